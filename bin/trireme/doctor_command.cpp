@@ -139,7 +139,7 @@ int run(const DoctorSettings& settings, const comm::Launch& launch) {
   std::vector<job::Finding> findings;
   if (is_first) findings = job::findings_of(ranks);
   for (const job::Finding& one :
-       job::check_places(world, launch.info(), devices, {settings.run, sets}))
+       job::check_directories(world, launch.info(), devices, {settings.run, sets}))
     findings.push_back(one);
   const job::SpeedReport speeds = job::measure_nodes(world, launch.info());
   if (is_first) {

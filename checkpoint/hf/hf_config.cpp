@@ -113,7 +113,7 @@ std::string read_activation(const Json& config, HfReader& reader) {
 /// Returns the factor between the two definitions of router_aux_loss_coef: transformers computes
 /// one loss, the mean over all layers with experts; in Trireme, each of these layers has its own
 /// loss.
-double losses_in_one(const model::ModelConfig& model) {
+double layers_with_aux_loss(const model::ModelConfig& model) {
   return static_cast<double>(
       std::max<std::int64_t>(1, model.moe.layers_with_experts(model.num_layers)));
 }
@@ -129,7 +129,7 @@ void put_experts(const model::ModelConfig& model, Json& json) {
   for (std::int64_t layer = 0; layer < moe.first_dense_layers; ++layer)
     json["mlp_only_layers"].push_back(layer);
   json["output_router_logits"] = false;
-  json["router_aux_loss_coef"] = moe.router_aux_loss_coef * losses_in_one(model);
+  json["router_aux_loss_coef"] = moe.router_aux_loss_coef * layers_with_aux_loss(model);
 }
 
 /// Reads the settings of experts in every layer except the first ones.
@@ -158,7 +158,7 @@ void read_experts(const Json& config, HfReader& reader, model::ModelConfig& mode
   if (coef < 0)
     reader.problem("router_aux_loss_coef",
                    formatted(" = {}, must be 0 or more", number_text(coef)));
-  moe.router_aux_loss_coef = coef / losses_in_one(model);
+  moe.router_aux_loss_coef = coef / layers_with_aux_loss(model);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 /// Returns the directories of one checkpoint, or of all checkpoints of a run (newest first), as
 /// rank 0 sees them. Collective.
-std::vector<fs::path> step_folders(const fs::path& place, comm::Communicator& world) {
+std::vector<fs::path> step_directories(const fs::path& place, comm::Communicator& world) {
   const CheckpointLocation found = locate_checkpoints(place, world);
   if (found.is_step) return {found.path};
   std::vector<fs::path> folders;
@@ -76,7 +76,7 @@ void check_may_hold_steps(const fs::path& directory) {
 std::string checkpoint_list(const fs::path& place) {
   comm::SelfCommunicator alone;
   std::string text;
-  for (const fs::path& directory : step_folders(place, alone)) {
+  for (const fs::path& directory : step_directories(place, alone)) {
     std::optional<Checkpoint> checkpoint;
     const auto error = comm::capture([&] { checkpoint = Checkpoint::open(directory); });
     text += directory.filename().string() + "  ";
@@ -93,7 +93,7 @@ std::string checkpoint_list(const fs::path& place) {
 }
 
 std::string checkpoint_verify(const fs::path& place, comm::Communicator& world) {
-  const std::vector<fs::path> folders = step_folders(place, world);
+  const std::vector<fs::path> folders = step_directories(place, world);
   std::vector<Checkpoint> opened;
   std::vector<std::string> problems;  // one per directory; "": no problem
   for (const fs::path& directory : folders) {

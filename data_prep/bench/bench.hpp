@@ -37,7 +37,7 @@ struct BenchConfig {
     visit("seconds", self.seconds, "minimum duration of the encode passes (at least one pass)",
           {.placeholder = "S", .least = 0, .most = 3600});
     visit("seq_len", self.seq_len, "tokens of a packed sequence",
-          {.placeholder = "L", .least = data::kLeastSeqLen, .most = data::kMostSeqLen});
+          {.placeholder = "L", .least = data::kMinSeqLen, .most = data::kMaxSeqLen});
     visit("work", self.work,
           "temporary directory for the packed set; default: the temporary directory of the system",
           {.placeholder = "DIR"});

@@ -42,7 +42,7 @@ struct ImportConfig {
           "vocabulary size if there is no tokenizer (ids are below V)", {.placeholder = "V"});
     visit("seq_len", self.seq_len,
           "sequence length to prepare; training with another length also works",
-          {.placeholder = "L", .least = data::kLeastSeqLen, .most = data::kMostSeqLen});
+          {.placeholder = "L", .least = data::kMinSeqLen, .most = data::kMaxSeqLen});
     visit("eot_id", self.eot_id,
           "llm.c: token at document boundaries; -1: none; -2: 50256 (u32 files: 128000)",
           {.placeholder = "ID"});

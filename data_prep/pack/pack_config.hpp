@@ -40,7 +40,7 @@ struct PackConfig {
           {.placeholder = "DIR", .required = true});
     visit("seq_len", self.seq_len,
           "sequence length to prepare; training with another length also works",
-          {.placeholder = "L", .least = data::kLeastSeqLen, .most = data::kMostSeqLen});
+          {.placeholder = "L", .least = data::kMinSeqLen, .most = data::kMaxSeqLen});
     DocumentConfig::fields(self.documents, visit);
     visit("max_bad", self.max_bad,
           "maximum number of invalid records; -1: no limit (they are counted and listed)",

@@ -32,7 +32,7 @@ Launch::Launch(const char* program, int* argc, char*** argv, const CommOptions& 
       argv_(argv),
       options_(options),
       variables_(launcher_variables()) {
-  const LauncherPlace place = launcher_place(variables_);
+  const LauncherRank place = launcher_rank(variables_);
   info_.rank = place.rank;
   info_.size = place.size;
   info_.hostname = this_hostname();

@@ -114,12 +114,12 @@ bool is_scheduler_task(const LauncherVariables& variables) {
       [&](const scheduler::Scheduler* one) { return variables.contains(one->variables().rank); });
 }
 
-LauncherPlace launcher_place(const LauncherVariables& variables) {
+LauncherRank launcher_rank(const LauncherVariables& variables) {
   const auto place = [](std::int64_t rank, std::int64_t size) {
     constexpr std::int64_t kMost = std::numeric_limits<int>::max() - 1;
     rank = std::clamp<std::int64_t>(rank, 0, kMost);
-    return LauncherPlace{static_cast<int>(rank),
-                         static_cast<int>(std::clamp(size, rank + 1, kMost + 1))};
+    return LauncherRank{static_cast<int>(rank),
+                        static_cast<int>(std::clamp(size, rank + 1, kMost + 1))};
   };
   for (const Launcher& launcher : launchers()) {
     if (variables.contains(launcher.size))

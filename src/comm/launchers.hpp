@@ -22,12 +22,12 @@ const char* launched_rank(const char* const* environment) noexcept;
 bool is_scheduler_task(const LauncherVariables& variables);
 
 /// The rank and size of this process according to the innermost launcher.
-struct LauncherPlace {
+struct LauncherRank {
   int rank = 0;
   int size = 1;  // rank + 1 if the launcher sets no size
 };
 
-LauncherPlace launcher_place(const LauncherVariables& variables);
+LauncherRank launcher_rank(const LauncherVariables& variables);
 
 /// Returns true if the variables show that this process has no peers: no launcher started it, or
 /// every launcher around it started one task. Do not start MPI in this case: in a step with one

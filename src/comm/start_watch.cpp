@@ -55,7 +55,7 @@ class StartWatch::Thread {
  public:
   Thread(const StartLimit& limit, const LauncherVariables& variables)
       : limit_(limit),
-        place_(launcher_place(variables)),
+        place_(launcher_rank(variables)),
         node_(own_node()),
         interval_s_(std::min(limit.timeout_s / 10, kMostBetweenSigns_s)),
         end_(Clock::now() + seconds(limit.timeout_s)),
@@ -106,7 +106,7 @@ class StartWatch::Thread {
   }
 
   const StartLimit limit_;
-  const LauncherPlace place_;
+  const LauncherRank place_;
   const std::string node_;
   const double interval_s_;
   const Clock::time_point end_;

@@ -108,7 +108,7 @@ struct GenerationEngine::Impl {
   void take_logits(ActiveSequence& text, std::int64_t index);
   void draw(ActiveSequence& text, Delta& delta);
   void end(ActiveSequence& text, Delta delta, FinishReason reason);
-  void fail_text(ActiveSequence& text, const Error& error);
+  void fail_sequence(ActiveSequence& text, const Error& error);
   void end_step();
 };
 
@@ -125,7 +125,7 @@ void GenerationEngine::Impl::end(ActiveSequence& text, Delta delta, FinishReason
   text.on_delta(std::move(delta));
 }
 
-void GenerationEngine::Impl::fail_text(ActiveSequence& text, const Error& error) {
+void GenerationEngine::Impl::fail_sequence(ActiveSequence& text, const Error& error) {
   Delta delta;
   delta.error = error;
   end(text, std::move(delta), FinishReason::error);
@@ -207,7 +207,7 @@ void GenerationEngine::Impl::compute(const std::vector<SequenceRows>& step) {
       if (one.text->finished) continue;
       copy_row(some, i, logits);
       const auto error = comm::capture([&] { take_logits(*one.text, one.index); });
-      if (error) fail_text(*one.text, *error);
+      if (error) fail_sequence(*one.text, *error);
     }
   }
   for (const SequenceRows& part : step) {
@@ -314,7 +314,7 @@ bool GenerationEngine::step() {
     if (error) {
       impl_->schedule.forget();
       for (const SequenceRows& part : step) {
-        if (!part.text->finished) impl_->fail_text(*part.text, *error);
+        if (!part.text->finished) impl_->fail_sequence(*part.text, *error);
       }
     }
   }

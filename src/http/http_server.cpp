@@ -24,7 +24,7 @@ struct HttpServer::Impl {
   void accept_next();
   void add(HttpConnection::Socket socket);
   /// Closes the connection that has waited longest for a request. The caller holds `mutex`.
-  void make_room();
+  void reserve_descriptors();
 
   std::shared_ptr<HttpShared> shared;
   asio::io_context context;
@@ -77,7 +77,7 @@ void HttpServer::Impl::accept_next() {
                           }
                           {  // no free file descriptors: close a connection and retry soon
                             const std::lock_guard lock(mutex);
-                            make_room();
+                            reserve_descriptors();
                           }
                           retry.expires_after(std::chrono::milliseconds(50));
                           retry.async_wait([this](AcceptError late) {
@@ -91,12 +91,12 @@ void HttpServer::Impl::add(HttpConnection::Socket socket) {
   const std::lock_guard lock(mutex);
   if (stopping) return;
   connections.remove_if([](const auto& each) { return each.expired(); });
-  if (connections.size() >= shared->config.max_connections) make_room();
+  if (connections.size() >= shared->config.max_connections) reserve_descriptors();
   connections.push_back(connection);
   connection->start();
 }
 
-void HttpServer::Impl::make_room() {
+void HttpServer::Impl::reserve_descriptors() {
   std::shared_ptr<HttpConnection> longest;
   for (const auto& each : connections) {
     const auto connection = each.lock();

@@ -116,7 +116,7 @@ inline constexpr const char* kWhyCancelled = "the job was cancelled (scancel)";
 
 /// The restart decision after an attempt.
 struct Decision {
-  std::string failure_report{};  // "done", "requeue", "restart" (in place), "stop"
+  std::string action{};  // "done", "requeue", "restart" (in place), "stop"
   std::string why{};
   int exit_code = 0;
   RootCause root_cause{};

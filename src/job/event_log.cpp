@@ -71,7 +71,7 @@ AttemptStart start_in(const Json& line) {
 
 Decision decision_in(const Json& line) {
   Decision decision;
-  decision.failure_report = text(line, "verdict");
+  decision.action = text(line, "verdict");
   decision.why = text(line, "why");
   decision.exit_code = static_cast<int>(integer(line, "exit_code"));
   const auto cause = line.find("root_cause");
@@ -280,7 +280,7 @@ void EventLog::decision(const Decision& decision, const AttemptId& place) {
 }
 
 void put_decision(Json& object, const Decision& decision) {
-  object["verdict"] = decision.failure_report;
+  object["verdict"] = decision.action;
   object["why"] = decision.why;
   object["exit_code"] = decision.exit_code;
   object["root_cause"] = {{"rank", decision.root_cause.rank},

@@ -102,15 +102,16 @@ void Block::declare_base() {
     const LinearShape& shape = shapes.at(static_cast<std::size_t>(which));
     parallel::ParamSpec spec{formatted("{}{}.weight", prefix, shape.module),
                              {shape.rows, shape.columns},
-                             {parallel::InitLaw::Kind::normal}};
+                             {parallel::InitDistribution::Kind::normal}};
     spec.split = split;
     spec.fuse_with_previous = fused;
     spec.frozen = context_.lora.on();
     return registry_.declare(std::move(spec));
   };
   const auto norm = [&](const char* name, std::int64_t size, bool partial) {
-    parallel::ParamSpec spec{
-        formatted("{}{}.weight", prefix, name), {size}, {parallel::InitLaw::Kind::ones, 1.0}};
+    parallel::ParamSpec spec{formatted("{}{}.weight", prefix, name),
+                             {size},
+                             {parallel::InitDistribution::Kind::ones, 1.0}};
     spec.decay = false;
     spec.partial = partial;
     spec.frozen = context_.lora.on();

@@ -45,7 +45,7 @@ Transformer::Transformer(parallel::ParamRegistry& registry, const ModelConfig& c
 parallel::ParamId Transformer::declare_table(const char* name, parallel::ParamSpec::Copies copies) {
   const ModelConfig& config = context_.config;
   parallel::ParamSpec spec{
-      name, {config.vocab_size, config.hidden_size}, {parallel::InitLaw::Kind::normal}};
+      name, {config.vocab_size, config.hidden_size}, {parallel::InitDistribution::Kind::normal}};
   spec.split = parallel::DimSplit{0};
   spec.frozen = context_.lora.on();
   spec.copies = copies;
@@ -69,7 +69,7 @@ void Transformer::declare_stage(const StageRange& stage) {
   if (!stage.has_head) return;
   registry_.begin_unit("head");
   parallel::ParamSpec norm{
-      "model.norm.weight", {config.hidden_size}, {parallel::InitLaw::Kind::ones, 1.0}};
+      "model.norm.weight", {config.hidden_size}, {parallel::InitDistribution::Kind::ones, 1.0}};
   norm.decay = false;
   norm.partial = context_.tensor.sequence_parallel();
   norm.frozen = context_.lora.on();

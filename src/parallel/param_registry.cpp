@@ -113,14 +113,16 @@ void ParamRegistry::initialize(std::uint64_t seed) {
     for (const ParamSpan& span : layout_.spans(unit, part)) {
       const ParamSpec& spec = specs_[span.id];
       at::Tensor values = master_part(unit).narrow(0, span.begin - part.begin, span.count);
-      if (spec.init.kind == InitLaw::Kind::ones || spec.init.kind == InitLaw::Kind::zeros) {
-        values.fill_(spec.init.kind == InitLaw::Kind::ones ? 1.0 : 0.0);
+      if (spec.init.kind == InitDistribution::Kind::ones ||
+          spec.init.kind == InitDistribution::Kind::zeros) {
+        values.fill_(spec.init.kind == InitDistribution::Kind::ones ? 1.0 : 0.0);
         continue;
       }
       Slice slice = layout_.param(span.id).slice;
       slice.flat_begin = span.first;
       slice.flat_end = span.first + span.count;
-      const auto drawn = spec.init.kind == InitLaw::Kind::normal ? normal_values : uniform_values;
+      const auto drawn =
+          spec.init.kind == InitDistribution::Kind::normal ? normal_values : uniform_values;
       std::vector<double> unscaled = drawn(seed, spec.name, spec.shape, slice);
       const at::Tensor scaled =
           at::from_blob(unscaled.data(), {span.count}, at::kDouble).mul_(spec.init.scale);

@@ -18,7 +18,7 @@ struct WeightRef {
 };
 
 /// The distribution of initial values. A value depends on (seed, name, global index) only.
-struct InitLaw {
+struct InitDistribution {
   enum class Kind { normal, uniform, ones, zeros } kind = Kind::normal;
   double scale = 0.02;  // normal: standard deviation; uniform: values in [-scale, scale)
 };
@@ -53,7 +53,7 @@ IndexRange split_range(std::int64_t size, const DimSplit& split, int parts, int 
 struct ParamSpec {
   std::string name;                      // Hugging Face name
   std::vector<std::int64_t> shape = {};  // global, logical
-  InitLaw init = {};
+  InitDistribution init = {};
   std::optional<DimSplit> split = {};  // if not set, every tp rank holds the whole parameter
   bool decay = true;                   // weight decay applies
   int uses = 1;                        // number of gradients that one backward pass adds

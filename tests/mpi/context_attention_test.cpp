@@ -8,7 +8,7 @@ namespace {
 TEST(ContextAttentionOverMpi, EqualsOneProcessInEveryForm) {
   const auto world = comm::make_world("mpi", *g_launch);
   for (const ContextCase& c : context_cases()) {
-    for (const parallel::ContextForm form : kAllForms) {
+    for (const parallel::ContextAlgorithm form : kAllForms) {
       expect_as_one_process(*world, c, form, parallel::ContextBalance::zigzag, at::kDouble,
                             ops::Path::fast, 1e-12);
     }
@@ -19,7 +19,7 @@ TEST(ContextAttentionOverMpi, EqualsOneProcessInEveryForm) {
 TEST(ContextAttentionOverMpi, WithLongMessages) {
   const auto world = comm::make_world("mpi", *g_launch);
   const ContextCase large{"large", 2, 4, 4, 1024, 64, true, {{0, 700, 1024}, {0, 1024}}};
-  for (const parallel::ContextForm form : kAllForms) {
+  for (const parallel::ContextAlgorithm form : kAllForms) {
     expect_as_one_process(*world, large, form, parallel::ContextBalance::work, at::kFloat,
                           ops::Path::fast, 1e-5);
   }

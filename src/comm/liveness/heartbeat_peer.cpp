@@ -21,7 +21,7 @@ namespace {
 
 /// Raises the limit on open files on rank 0, so that it can accept a connection from every other
 /// rank. If this fails, all ranks throw the error, so no rank tries to connect. Collective.
-void make_room(Communicator& world) {
+void reserve_descriptors(Communicator& world) {
   constexpr std::uint64_t kOwn = 8;           // listener, one unidentified connection, timers
   constexpr std::uint64_t kSpareFiles = 256;  // for the files of the run
   const auto peers = static_cast<std::uint64_t>(world.size() - 1);
@@ -161,7 +161,7 @@ void connect_all(Communicator& world, const LaunchInfo& launch, double connect_s
   const std::string& host = launch.hostname;
   peers[static_cast<std::size_t>(rank)].host = host;
   peers[static_cast<std::size_t>(rank)].pid = static_cast<int>(::getpid());
-  make_room(world);
+  reserve_descriptors(world);
   Listener listener;
   Invitation mine;
   if (rank == 0) {

@@ -88,7 +88,7 @@ void SampleSet::fill_segment(const Piece& piece, std::int64_t at, Batch& batch) 
 }
 
 void SampleSet::fill_row(std::uint64_t position, std::int64_t row, Batch& batch) const {
-  if (joined_ != nullptr) return fill_joined_row(position, row, batch);
+  if (joined_ != nullptr) return fill_concat_row(position, row, batch);
   std::int64_t used = 0;
   for (const Piece& piece : sequences_->pieces(position)) {
     const std::int64_t length = piece.segment.length;
@@ -102,7 +102,7 @@ void SampleSet::fill_row(std::uint64_t position, std::int64_t row, Batch& batch)
   pad_row(used, row, pad_id_, batch);
 }
 
-void SampleSet::fill_joined_row(std::uint64_t position, std::int64_t row, Batch& batch) const {
+void SampleSet::fill_concat_row(std::uint64_t position, std::int64_t row, Batch& batch) const {
   std::vector<std::int64_t> ids;  // includes the token after the row, if there is one
   for (const TokenRun& run : joined_->runs(position)) {
     ids.resize(ids.size() + run.length);

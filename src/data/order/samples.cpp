@@ -51,7 +51,7 @@ std::unique_ptr<Pairs> make_pairs(const TokenSet& set, const SampleConfig& confi
 }
 
 /// Returns the reason why a set has no training targets, and advice.
-std::string nothing_to_predict(const TokenSet& set, const SampleConfig& config,
+std::string no_targets_message(const TokenSet& set, const SampleConfig& config,
                                std::uint64_t size) {
   const DocumentRange documents = documents_of(set, config);
   const char* pack =
@@ -90,7 +90,7 @@ SampleSet::SampleSet(const TokenSet& set, const SampleConfig& config)
                                            config.documents->begin, config.documents->end)
                                : std::string();
   fail(ErrorKind::data, "{}{}{}", set.folder().string(), part,
-       nothing_to_predict(set, config, size()));
+       no_targets_message(set, config, size()));
 }
 
 SampleSet::SampleSet(const TokenSet& set, const SampleConfig& config,

@@ -117,7 +117,7 @@ class SampleSet {
   void finish_pairs(Batch& batch) const;
   void weigh_targets(Batch& batch) const;
   void fill_segment(const Piece& piece, std::int64_t at, Batch& batch) const;
-  void fill_joined_row(std::uint64_t position, std::int64_t row, Batch& batch) const;
+  void fill_concat_row(std::uint64_t position, std::int64_t row, Batch& batch) const;
   void read_checked(const TokenShard& shard, std::uint64_t begin,
                     std::span<std::int64_t> ids) const;
 

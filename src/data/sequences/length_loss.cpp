@@ -7,7 +7,7 @@ namespace {
 
 /// Counts the data that conversations [begin, end) of a shard lose, and adds it to `loss`.
 void add_conversations(const TokenShard& shard, std::uint64_t begin, std::uint64_t end,
-                       std::uint64_t seq_len, LengthLoss& loss) {
+                       std::uint64_t seq_len, LengthTruncation& loss) {
   const std::vector<std::uint64_t> offsets = shard.document_offsets();
   const SpanTable spans = shard.target_spans();
   for (std::uint64_t doc = begin; doc < end; ++doc) {
@@ -38,7 +38,7 @@ std::uint32_t targets_of(const PairTable& table, std::uint64_t doc, const PairCu
 
 /// Counts the data that preference pairs [begin, end) of a shard lose, and adds it to `loss`.
 void add_pairs(const TokenShard& shard, std::uint64_t begin, std::uint64_t end,
-               std::uint64_t seq_len, PairCutRule rule, LengthLoss& loss) {
+               std::uint64_t seq_len, PairCutRule rule, LengthTruncation& loss) {
   const PairTable table = shard.pairs();
   for (std::uint64_t doc = begin; doc < end; ++doc) {
     const PairLengths lengths = table.lengths(doc);
@@ -60,13 +60,13 @@ void add_pairs(const TokenShard& shard, std::uint64_t begin, std::uint64_t end,
 
 }  // namespace
 
-std::optional<LengthLoss> length_loss(const TokenSet& set, std::int64_t seq_len,
-                                      const DocumentRange& range) {
+std::optional<LengthTruncation> length_loss(const TokenSet& set, std::int64_t seq_len,
+                                            const DocumentRange& range) {
   const SetKind& kind = set_kind(set.kind());
   if (!kind.is_masked() || seq_len >= set.seq_len()) return std::nullopt;
   const auto length = static_cast<std::uint64_t>(seq_len);
   const PairCutRule rule = kind.has_pairs() ? set.manifest().pair_cut_rule() : PairCutRule::end;
-  LengthLoss loss{.documents = range.end - range.begin};
+  LengthTruncation loss{.documents = range.end - range.begin};
   if (range == DocumentRange{0, set.num_documents()}) {
     loss.documents += set.manifest().counts.dropped;
     loss.dropped += set.manifest().counts.dropped_long;

@@ -9,7 +9,7 @@ namespace trireme::data {
 
 /// The data that conversations or preference pairs lose if a run trains at a length below the
 /// packed length. `pack` at that length reports the same numbers.
-struct LengthLoss {
+struct LengthTruncation {
   std::uint64_t documents = 0;    // all documents, including those that `pack` dropped
   std::uint64_t dropped = 0;      // no target at this length, or too long for the rule
   std::uint64_t truncated = 0;    // cut, but still used
@@ -26,7 +26,7 @@ struct LengthLoss {
 /// (kind pretrain: longer documents are cut into parts and keep all tokens) and for a length that
 /// is not below the packed length. Reads the tables of targets, not the tokens. Throws like
 /// TokenSet.
-std::optional<LengthLoss> length_loss(const TokenSet& set, std::int64_t seq_len,
-                                      const DocumentRange& range);
+std::optional<LengthTruncation> length_loss(const TokenSet& set, std::int64_t seq_len,
+                                            const DocumentRange& range);
 
 }  // namespace trireme::data

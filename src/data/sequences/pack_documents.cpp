@@ -239,9 +239,8 @@ PackTable make_table(const std::vector<DocumentPiece>& pieces,
 }  // namespace
 
 void check_seq_len(std::int64_t seq_len, const char* name) {
-  if (seq_len < kLeastSeqLen || seq_len > kMostSeqLen)
-    fail(ErrorKind::usage, "{} = {}, must be in [{}, {}]", name, seq_len, kLeastSeqLen,
-         kMostSeqLen);
+  if (seq_len < kMinSeqLen || seq_len > kMaxSeqLen)
+    fail(ErrorKind::usage, "{} = {}, must be in [{}, {}]", name, seq_len, kMinSeqLen, kMaxSeqLen);
 }
 
 PackTable pack_documents(std::span<const std::uint64_t> doc_offset, std::int64_t seq_len) {

@@ -30,8 +30,8 @@ PackTable pack_documents(std::span<const std::uint64_t> doc_offset, std::int64_t
 
 /// Limits of seq_len, for callers that check a length before they open a set. `name` is the option
 /// or setting of the length ("--seq-len").
-inline constexpr std::int64_t kLeastSeqLen = 2;
-inline constexpr std::int64_t kMostSeqLen = std::int64_t{1} << 24;
+inline constexpr std::int64_t kMinSeqLen = 2;
+inline constexpr std::int64_t kMaxSeqLen = std::int64_t{1} << 24;
 
 void check_seq_len(std::int64_t seq_len, const char* name);
 

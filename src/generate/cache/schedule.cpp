@@ -59,7 +59,7 @@ void Schedule::share_blocks(ActiveSequence& text) {
   }
 }
 
-std::int64_t Schedule::make_room(std::size_t i, std::int64_t rows) {
+std::int64_t Schedule::reserve_descriptors(std::size_t i, std::int64_t rows) {
   ActiveSequence& text = *running_[i];
   const auto needed = static_cast<std::size_t>(KvBlocks::needed(text.computed + rows));
   while (text.blocks.size() < needed) {
@@ -124,7 +124,7 @@ std::vector<SequenceRows> Schedule::next_step() {
     std::int64_t rows = text.length() - text.computed;
     const std::int64_t before = beside ? text.computed : 0;
     if (!drawing) rows = std::min(rows, rows_behind(prompt_rows, before));
-    if (rows > 0) rows = make_room(i, rows);
+    if (rows > 0) rows = reserve_descriptors(i, rows);
     if (rows == 0) continue;
     if (!drawing) prompt_rows -= std::min(prompt_rows, first_rows_for(rows, before));
     publish_blocks(text, rows);

@@ -111,7 +111,7 @@ class Schedule {
   void share_blocks(ActiveSequence& text);
   /// Allocates blocks for `rows` more tokens of running sequence `i`, or as many as are free.
   /// Returns the number of rows that fit.
-  std::int64_t make_room(std::size_t i, std::int64_t rows);
+  std::int64_t reserve_descriptors(std::size_t i, std::int64_t rows);
   /// rows_behind returns the number of rows after `before` tokens that cost as much time as `rows`
   /// rows at the beginning of a sequence. first_rows_for computes the inverse.
   [[nodiscard]] std::int64_t rows_behind(std::int64_t rows, std::int64_t before) const;

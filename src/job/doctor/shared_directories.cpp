@@ -177,9 +177,9 @@ std::vector<Finding> findings_of_places(const std::vector<DirectoryFacts>& all,
 
 }  // namespace
 
-std::vector<Finding> check_places(comm::Communicator& world, const comm::LaunchInfo& launch,
-                                  const std::vector<RankDevice>& ranks,
-                                  const SharedDirectories& places) {
+std::vector<Finding> check_directories(comm::Communicator& world, const comm::LaunchInfo& launch,
+                                       const std::vector<RankDevice>& ranks,
+                                       const SharedDirectories& places) {
   const bool is_first = world.rank() == 0;
   const std::string nonce =
       comm::broadcast_text(world, is_first ? formatted("{}-{}", launch.hostname, ::getpid()) : "");

@@ -28,8 +28,8 @@ struct SharedDirectories {
 /// node must be able to write, and all ranks must see the data and the same configuration. Also
 /// checks how much space and how many inodes are free. Removes all files that it creates. Returns
 /// the findings on rank 0 and an empty list on other ranks. Collective.
-std::vector<Finding> check_places(comm::Communicator& world, const comm::LaunchInfo& launch,
-                                  const std::vector<RankDevice>& ranks,
-                                  const SharedDirectories& places);
+std::vector<Finding> check_directories(comm::Communicator& world, const comm::LaunchInfo& launch,
+                                       const std::vector<RankDevice>& ranks,
+                                       const SharedDirectories& places);
 
 }  // namespace trireme::job

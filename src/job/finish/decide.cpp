@@ -31,7 +31,7 @@ struct Ending {
 
 /// Returns the exit code of an attempt without events. If the launcher's code is one that a Trireme
 /// program returns, returns this code; otherwise returns the code of a crash.
-int code_without_leg(int srun_code) {
+int code_without_events(int srun_code) {
   const bool on_purpose = is_incurable(srun_code) || srun_code == exit_code(ErrorKind::resource) ||
                           srun_code == kExitStopped;
   return on_purpose ? srun_code : exit_code(ErrorKind::comm);
@@ -97,8 +97,8 @@ std::string steps_text(std::int64_t before, std::int64_t after) {
                    name(after));
 }
 
-Decision ended(Decision decision, const char* failure_report, const std::string& why, int code) {
-  decision.failure_report = failure_report;
+Decision ended(Decision decision, const char* action, const std::string& why, int code) {
+  decision.action = action;
   decision.why = why;
   decision.exit_code = code;
   return decision;
@@ -174,7 +174,7 @@ Decision decide(const std::vector<Attempt>& attempts, const FinishFacts& facts) 
   if (mine) {
     ending = ending_of(attempts[*mine], facts.newest_checkpoint, facts.now_s);
   } else {
-    ending.code = code_without_leg(facts.srun_code);
+    ending.code = code_without_events(facts.srun_code);
     ending.before = facts.newest_checkpoint;
     ending.was_asked = ending.code == kExitStopped;
     ending.asked_by = "signal";

@@ -110,7 +110,7 @@ Decision decide_and_write(const RunDirectory& folder, FinishFacts facts, bool dr
   const auto in_use = comm::capture([&] { lock.emplace(folder.root, options); });
   if (in_use && in_use->kind() != ErrorKind::usage) throw Error(*in_use);
   if (in_use) {  // another process trains in this directory
-    first.failure_report = "stop";
+    first.action = "stop";
     first.why = in_use->what();
     return first;
   }

@@ -110,8 +110,8 @@ void take_configuration(const RunDirectory& folder, RunView& view) {
 }
 
 std::string state_of(const Attempt& attempt, const RunDirectory& folder, double now_s) {
-  if (attempt.decision && (attempt.decision->failure_report == "requeue" ||
-                           attempt.decision->failure_report == "restart"))
+  if (attempt.decision &&
+      (attempt.decision->action == "requeue" || attempt.decision->action == "restart"))
     return "queued";
   if (attempt.end) return attempt.end->state;
   if (attempt.decision) return "failed";

@@ -91,7 +91,8 @@ Experts::Experts(parallel::ParamRegistry& registry, const LayerContext& context,
   const MoeConfig& moe = c.moe;
   const auto declare = [&](const char* name, std::vector<std::int64_t> shape, int split_dim,
                            bool fused = false) {
-    parallel::ParamSpec spec{prefix + name, std::move(shape), {parallel::InitLaw::Kind::normal}};
+    parallel::ParamSpec spec{
+        prefix + name, std::move(shape), {parallel::InitDistribution::Kind::normal}};
     if (split_dim >= 0) spec.split = parallel::DimSplit{split_dim};
     spec.of_experts = spec.shape.size() > 2;
     spec.partial = split_dim < 0;
@@ -103,7 +104,7 @@ Experts::Experts(parallel::ParamRegistry& registry, const LayerContext& context,
   router_ = declare("mlp.gate.weight", {moe.num_experts, c.hidden_size}, -1);
   if (moe.has_bias()) {
     parallel::ParamSpec spec{prefix + "mlp.gate.e_score_correction_bias", {moe.num_experts}};
-    spec.init = {parallel::InitLaw::Kind::zeros};
+    spec.init = {parallel::InitDistribution::Kind::zeros};
     spec.decay = false;
     spec.partial = true;
     spec.sign_rate = moe.router_bias_rate;
@@ -161,9 +162,9 @@ at::Tensor Experts::apply(const parallel::Microbatch& batch, const at::Tensor& x
   const parallel::IndexRange own = context_.experts.sent(x.size(0));
   saved.route = route(batch, rows_in(routing.experts, own));
   const auto& [order, exchange] = *saved.route;
-  parallel::MovingRows inputs =
+  parallel::PendingRows inputs =
       exchange.send(ops::to_rows(rows_in(x, own), order, k), "expert inputs");
-  parallel::MovingRows gates =
+  parallel::PendingRows gates =
       exchange.send(rows_in(routing.gates, own).flatten().index_select(0, order), "expert gates");
   if (shared_gate_up_)
     saved.shared_gate_up = ops::product(x, registry_.weight(*shared_gate_up_).t());
@@ -173,7 +174,7 @@ at::Tensor Experts::apply(const parallel::Microbatch& batch, const at::Tensor& x
   saved.gate_up = ops::grouped_product(rows, gate_up_weight(), exchange.bounds(), context_.path);
   const at::Tensor hidden =
       ops::gated_forward(saved.gate_up, activation_, context_.path).mul_(saved.gates.unsqueeze(1));
-  parallel::MovingRows outputs = exchange.give_back(
+  parallel::PendingRows outputs = exchange.give_back(
       ops::grouped_product(hidden, registry_.weight(down_), exchange.bounds(), context_.path),
       "expert outputs");
   at::Tensor of_shared;
@@ -204,7 +205,7 @@ at::Tensor Experts::apply_backward(const parallel::Microbatch& batch, const at::
   const std::vector<std::int64_t>& bounds = exchange.bounds();
   const parallel::IndexRange own = context_.experts.sent(grad_y.size(0));
   const at::Tensor own_grad = rows_in(grad_y, own);
-  parallel::MovingRows grads =
+  parallel::PendingRows grads =
       exchange.send(ops::to_rows(own_grad, order, k), "expert output gradients");
   at::Tensor grad_x;
   if (shared_gate_up_) grad_x = shared_backward(grad_y, x, saved);
@@ -226,10 +227,10 @@ at::Tensor Experts::apply_backward(const parallel::Microbatch& batch, const at::
                here(scaled(hidden, gate)));
   const at::Tensor grad_gate_up =
       ops::gated_backward(scaled(grad_gated, gate), saved.gate_up, activation_, context_.path);
-  parallel::MovingRows input_grads = exchange.give_back(
+  parallel::PendingRows input_grads = exchange.give_back(
       ops::grouped_product(grad_gate_up, gate_up_weight().transpose(1, 2), bounds, context_.path),
       "expert input gradients");
-  parallel::MovingRows gate_grads = exchange.give_back(grad_gate_rows, "expert gate gradients");
+  parallel::PendingRows gate_grads = exchange.give_back(grad_gate_rows, "expert gate gradients");
   if (needs_input_for_gradients())
     give_grouped(gate_up_, bounds, here(grad_gate_up),
                  moves ? Make(here(saved.inputs)) : Make(rows_again(rows_in(x, own))));

@@ -22,7 +22,9 @@ weighted::Adapters declare_adapters(parallel::ParamRegistry& registry, const Lor
         formatted("{}{}.lora_{}.weight", prefix, shape.module, is_a ? 'A' : 'B')};
     spec.shape =
         is_a ? std::vector{config.rank, shape.columns} : std::vector{shape.rows, config.rank};
-    spec.init = {is_a ? parallel::InitLaw::Kind::uniform : parallel::InitLaw::Kind::zeros, bound};
+    spec.init = {
+        is_a ? parallel::InitDistribution::Kind::uniform : parallel::InitDistribution::Kind::zeros,
+        bound};
     spec.partial = one.split.dim != (is_a ? 1 : 0);
     if (!spec.partial) spec.split = one.split;
     spec.fuse_with_previous = fused;

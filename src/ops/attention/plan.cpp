@@ -47,8 +47,8 @@ void check_bounds(const RowBounds& bounds, std::int64_t batch) {
   }
 }
 
-void check_places(const char* what, const RowPositions& positions, const RowBounds& bounds,
-                  std::int64_t batch, std::int64_t length) {
+void check_directories(const char* what, const RowPositions& positions, const RowBounds& bounds,
+                       std::int64_t batch, std::int64_t length) {
   if (!positions.empty() && static_cast<std::int64_t>(positions.size()) != batch) {
     fail(ErrorKind::internal, "attention: {} rows of positions of {}, batch {}", positions.size(),
          what, batch);
@@ -189,8 +189,8 @@ void check_attention(const AttentionSetup& setup, std::int64_t batch, std::int64
   if (setup.window < 0)
     fail(ErrorKind::internal, "attention: window {} must be 0 or more", setup.window);
   check_bounds(setup.bounds, batch);
-  check_places("queries", setup.query_positions, setup.bounds, batch, num_queries);
-  check_places("keys", setup.key_positions, setup.bounds, batch, num_keys);
+  check_directories("queries", setup.query_positions, setup.bounds, batch, num_queries);
+  check_directories("keys", setup.key_positions, setup.bounds, batch, num_keys);
   if (!setup.whole_rows()) return;
   if (num_queries != num_keys) {
     fail(ErrorKind::internal, "attention: {} queries, {} keys and no positions of either",

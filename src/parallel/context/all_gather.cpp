@@ -42,7 +42,7 @@ at::Tensor scatter_gradients(const at::Tensor& k, const at::Tensor& v, comm::Com
 ContextResult all_gather_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                  const ContextCall& call) {
   const KeysOfAll keys = gather_keys(k, v, *call.group);
-  const auto setup = call.attention(call.own_places(), all_positions(call.setup), false);
+  const auto setup = call.attention(call.own_positions(), all_positions(call.setup), false);
   const auto attended = ops::attention_forward(q, keys.k, keys.v, setup, call.path);
   return {attended.out, {q, k, v, attended}};
 }
@@ -52,7 +52,7 @@ ops::AttentionGrads all_gather_backward(const at::Tensor& grad_out, const Contex
   // Gather again to save memory: between forward and backward, a rank stores only its T / c keys
   // and values per layer.
   const KeysOfAll keys = gather_keys(saved.k, saved.v, *call.group);
-  const auto setup = call.attention(call.own_places(), all_positions(call.setup), /*wide=*/true);
+  const auto setup = call.attention(call.own_positions(), all_positions(call.setup), /*wide=*/true);
   const auto grads =
       ops::attention_backward(grad_out, saved.q, keys.k, keys.v, saved.attended, setup, call.path);
   const at::Tensor own = scatter_gradients(grads.k, grads.v, *call.group);

@@ -23,20 +23,20 @@ struct SavedCall : torch::CustomClassHolder {
   ContextCall call;
 };
 
-struct FormRow {
+struct AlgorithmRow {
   ContextResult (*forward)(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const ContextCall& call);
   ops::AttentionGrads (*backward)(const at::Tensor& grad_out, const ContextSaved& saved,
                                   const ContextCall& call);
 };
 
-constexpr std::array<FormRow, kContextForms.size()> kForms{{
+constexpr std::array<AlgorithmRow, kContextForms.size()> kForms{{
     {context::ring_forward, context::ring_backward},
     {context::all_gather_forward, context::all_gather_backward},
     {context::ulysses_forward, context::ulysses_backward},
-}};  // indexed by ContextForm
+}};  // indexed by ContextAlgorithm
 
-const FormRow& row_of(const ContextCall& call) {
+const AlgorithmRow& row_of(const ContextCall& call) {
   return kForms.at(static_cast<std::size_t>(call.form));
 }
 
@@ -108,12 +108,12 @@ ops::RowPositions all_positions(const ContextSetup& setup) {
 }  // namespace context
 
 at::Tensor context_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                             const ContextSetup& setup, comm::Communicator& group, ContextForm form,
-                             ops::Path path) {
+                             const ContextSetup& setup, comm::Communicator& group,
+                             ContextAlgorithm form, ops::Path path) {
   const ContextCall call{setup, &group, form, path, k.size(1)};
   check(q, k, call);
   if (group.size() == 1) {
-    ops::RowPositions places = call.own_places();
+    ops::RowPositions places = call.own_positions();
     // Whole rows need no positions. Only without positions can attention use a GPU library.
     if (places == ops::RowPositions(places.size(), {{0, q.size(2)}})) places.clear();
     return ops::attention(q, k, v, call.attention(places, places, false), path);

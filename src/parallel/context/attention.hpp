@@ -27,10 +27,10 @@
 /// Source: Liu et al., "Ring Attention", 2023; Jacobs et al., "DeepSpeed Ulysses", 2023.
 namespace trireme::parallel {
 
-enum class ContextForm { ring, all_gather, ulysses };
+enum class ContextAlgorithm { ring, all_gather, ulysses };
 
 inline constexpr std::array<std::string_view, 3> kContextForms{"ring", "all_gather",
-                                                               // indexed by ContextForm
+                                                               // indexed by ContextAlgorithm
                                                                "ulysses"};
 
 struct ContextSetup {
@@ -43,8 +43,8 @@ struct ContextSetup {
 /// this rank's positions. Throws Error(usage) for ulysses if H is not divisible by the number of
 /// ranks, and Error(comm) if a peer is lost.
 at::Tensor context_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                             const ContextSetup& setup, comm::Communicator& group, ContextForm form,
-                             ops::Path path = ops::Path::fast);
+                             const ContextSetup& setup, comm::Communicator& group,
+                             ContextAlgorithm form, ops::Path path = ops::Path::fast);
 
 /// Selects tokens by position: x [B, T, ...] to [B, positions, ...].
 at::Tensor select_positions(const at::Tensor& x, const ops::RowPositions& places);

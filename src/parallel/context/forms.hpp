@@ -9,11 +9,11 @@ namespace trireme::parallel::context {
 struct ContextCall {
   ContextSetup setup;
   comm::Communicator* group;
-  ContextForm form;
+  ContextAlgorithm form;
   ops::Path path;
   std::int64_t num_key_heads;  // key heads of the whole model
 
-  [[nodiscard]] const ops::RowPositions& own_places() const {
+  [[nodiscard]] const ops::RowPositions& own_positions() const {
     return setup.places[static_cast<std::size_t>(group->rank())];
   }
 

@@ -43,8 +43,8 @@ class RingTransfer {
 };
 
 /// Returns the setup for local queries and the chunk of `owner`.
-ops::AttentionSetup block_setup(const ContextCall& call, int owner) {
-  return call.attention(call.own_places(), call.setup.places[static_cast<std::size_t>(owner)],
+ops::AttentionSetup chunk_setup(const ContextCall& call, int owner) {
+  return call.attention(call.own_positions(), call.setup.places[static_cast<std::size_t>(owner)],
                         /*wide=*/true);
 }
 
@@ -97,7 +97,7 @@ std::vector<HeadSlice> head_slices(const at::Tensor& q, const at::Tensor& k) {
 
 /// Computes attention over one chunk; calls `between` after each slice.
 template <class Between>
-ops::AttentionOutput block_forward(const at::Tensor& q, const at::Tensor& held,
+ops::AttentionOutput chunk_forward(const at::Tensor& q, const at::Tensor& held,
                                    const ops::AttentionSetup& setup, ops::Path path,
                                    const Between& between) {
   ops::AttentionOutput part = space_for(q);
@@ -121,9 +121,9 @@ ContextResult ring_forward(const at::Tensor& q, const at::Tensor& k, const at::T
   for (int step = 0; step < group.size(); ++step) {
     std::optional<RingTransfer> next;
     if (step + 1 < group.size()) next.emplace(held, group, "context keys");
-    const auto setup = block_setup(call, owner_at(step, group));
+    const auto setup = chunk_setup(call, owner_at(step, group));
     if (is_seen(setup, q)) {
-      const auto part = block_forward(q, held, setup, call.path, [&] {
+      const auto part = chunk_forward(q, held, setup, call.path, [&] {
         if (next) next->poll();
       });
       if (step == 0) {  // every query sees its own key
@@ -150,7 +150,7 @@ ops::AttentionGrads ring_backward(const at::Tensor& grad_out, const ContextSaved
   std::optional<RingTransfer> sums;  // gradients of the chunk that arrives here next
   for (int step = 0; step < group.size(); ++step) {
     if (step + 1 < group.size()) next.emplace(held, group, "context keys");
-    const auto setup = block_setup(call, owner_at(step, group));
+    const auto setup = chunk_setup(call, owner_at(step, group));
     at::Tensor block;  // [2, B, Hk, T / c, D]
     if (is_seen(setup, q)) {
       const auto grads =

@@ -58,7 +58,7 @@ RankRanges zigzag(std::int64_t length, std::int64_t ranks) {
 /// Returns the largest number of chunks per rank, at most 16, that divides a rank's positions into
 /// equal chunks that are not too small. A chunk below 64 positions would waste a part of an
 /// attention kernel's tile.
-std::int64_t blocks_a_rank(std::int64_t places, std::int64_t ranks) {
+std::int64_t chunks_per_rank(std::int64_t places, std::int64_t ranks) {
   constexpr std::int64_t kMost = 16;
   constexpr std::int64_t kTile = 64;
   const std::int64_t smallest = std::clamp<std::int64_t>(places / (2 * ranks), 1, kTile);
@@ -70,7 +70,7 @@ std::int64_t blocks_a_rank(std::int64_t places, std::int64_t ranks) {
 }
 
 RankRanges balance_by_work(const RowWork& row, std::int64_t length, std::int64_t ranks) {
-  const std::int64_t each = blocks_a_rank(length / ranks, ranks);
+  const std::int64_t each = chunks_per_rank(length / ranks, ranks);
   const std::int64_t size = length / ranks / each;
   std::vector<std::int64_t> blocks(static_cast<std::size_t>(each * ranks));
   std::iota(blocks.begin(), blocks.end(), 0);

@@ -7,7 +7,7 @@ namespace trireme::parallel {
 
 ContextGroup context_group(const Mesh& mesh) {
   if (mesh.size(Axis::cp) == 1) return {};
-  return {&mesh.group(Axis::cp), by_name<ContextForm>(kContextForms, mesh.config().cp_form)};
+  return {&mesh.group(Axis::cp), by_name<ContextAlgorithm>(kContextForms, mesh.config().cp_form)};
 }
 
 Microbatch shard_sequence(Microbatch whole, const Mesh& mesh) {

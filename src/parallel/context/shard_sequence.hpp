@@ -8,7 +8,7 @@ namespace trireme::parallel {
 /// The context-parallel group and form that a layer uses. Without a group, every row is whole.
 struct ContextGroup {
   comm::Communicator* group = nullptr;
-  ContextForm form = ContextForm::ring;
+  ContextAlgorithm form = ContextAlgorithm::ring;
 
   [[nodiscard]] int size() const { return group == nullptr ? 1 : group->size(); }
 };

@@ -117,10 +117,10 @@ class ToHeads {
 };
 
 /// A pending exchange from all positions of some heads back to some positions of all heads.
-class ToPlaces {
+class ToPositions {
  public:
-  ToPlaces(const at::Tensor& x, const HeadRanges& heads, comm::Communicator& group,
-           std::string_view tag)
+  ToPositions(const at::Tensor& x, const HeadRanges& heads, comm::Communicator& group,
+              std::string_view tag)
       : heads_(heads),
         shape_({x.size(0), 0, x.size(2) / group.size(), x.size(3)}),
         exchange_(x.chunk(group.size(), 2), counts_of(heads, shape_), group, tag) {}
@@ -195,7 +195,7 @@ ContextResult ulysses_forward(const at::Tensor& q, const at::Tensor& k, const at
   saved.attended =
       ops::attention_forward(saved.q, repeat_readers(saved.k, read), repeat_readers(saved.v, read),
                              call.attention(places, places, false), call.path);
-  ToPlaces out(saved.attended.out, heads.query, group, "context output");
+  ToPositions out(saved.attended.out, heads.query, group, "context output");
   return {out.arrived(q.size(1)), std::move(saved)};
 }
 
@@ -211,11 +211,11 @@ ops::AttentionGrads ulysses_backward(const at::Tensor& grad_out, const ContextSa
       incoming.arrived(), saved.q, repeat_readers(saved.k, read), repeat_readers(saved.v, read),
       saved.attended, call.attention(places, places, /*wide=*/true), call.path);
   const auto type = saved.q.scalar_type();
-  ToPlaces queries(grads.q.to(type), heads.query, group, "context query gradients");
-  ToPlaces keys(sum_readers(grads.k, read, saved.k.size(1)), heads.key, group,
-                "context key gradients");
-  ToPlaces values(sum_readers(grads.v, read, saved.v.size(1)), heads.key, group,
-                  "context value gradients");
+  ToPositions queries(grads.q.to(type), heads.query, group, "context query gradients");
+  ToPositions keys(sum_readers(grads.k, read, saved.k.size(1)), heads.key, group,
+                   "context key gradients");
+  ToPositions values(sum_readers(grads.v, read, saved.v.size(1)), heads.key, group,
+                     "context value gradients");
   return {queries.arrived(num_heads), keys.arrived(call.num_key_heads).to(type),
           values.arrived(call.num_key_heads).to(type)};
 }

@@ -47,7 +47,7 @@ at::Tensor counts_for_here(const ExpertGroup& group, const at::Tensor& counts) {
 
 }  // namespace
 
-at::Tensor MovingRows::wait() {
+at::Tensor PendingRows::wait() {
   if (work_) work_->wait();
   work_.reset();
   sent_.reset();
@@ -91,8 +91,8 @@ RowExchange::RowExchange(const ExpertGroup& group, const at::Tensor& bounds) {
   order_ = std::get<1>(expert_of.sort(/*stable=*/true, /*dim=*/0, /*descending=*/false));
 }
 
-MovingRows RowExchange::send(const at::Tensor& rows, std::string_view tag) const {
-  MovingRows moving;
+PendingRows RowExchange::send(const at::Tensor& rows, std::string_view tag) const {
+  PendingRows moving;
   if (!moves()) {
     moving.received_ = rows;
     return moving;
@@ -105,8 +105,8 @@ MovingRows RowExchange::send(const at::Tensor& rows, std::string_view tag) const
   return moving;
 }
 
-MovingRows RowExchange::give_back(const at::Tensor& rows, std::string_view tag) const {
-  MovingRows moving;
+PendingRows RowExchange::give_back(const at::Tensor& rows, std::string_view tag) const {
+  PendingRows moving;
   if (!moves()) {
     moving.received_ = rows;
     return moving;

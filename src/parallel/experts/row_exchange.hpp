@@ -11,7 +11,7 @@
 namespace trireme::parallel {
 
 /// Rows in transit between ranks. Call wait() at once or after other work.
-class MovingRows {
+class PendingRows {
  public:
   /// Returns the received rows in the receiver's order. Call it once.
   [[nodiscard]] at::Tensor wait();
@@ -43,9 +43,9 @@ class RowExchange {
 
   /// Sends rows [M, ..] that are sorted by expert. Receives [bounds().back(), ..], sorted by expert
   /// and then by the sender's rank.
-  [[nodiscard]] MovingRows send(const at::Tensor& rows, std::string_view tag) const;
+  [[nodiscard]] PendingRows send(const at::Tensor& rows, std::string_view tag) const;
   /// Sends results back to the ranks of their rows.
-  [[nodiscard]] MovingRows give_back(const at::Tensor& rows, std::string_view tag) const;
+  [[nodiscard]] PendingRows give_back(const at::Tensor& rows, std::string_view tag) const;
 
  private:
   comm::Communicator* group_ = nullptr;

@@ -94,7 +94,7 @@ UnitLayout::UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId
     : grid_(grid), experts_(experts) {
   const std::vector<bool> small = smaller_than(persist, specs);
   params_.resize(specs.size());
-  Unit small_trained{.name = "persistent", .persistent = true};
+  Unit small_trainable{.name = "persistent", .persistent = true};
   Unit small_frozen{.name = "persistent frozen", .persistent = true, .frozen = true};
   // additional units: trainable parameters of units with frozen parameters
   std::vector<Unit> beside;
@@ -116,14 +116,14 @@ UnitLayout::UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId
         with.params.push_back(id);
         continue;
       }
-      Unit& small_unit = frozen ? small_frozen : small_trained;
+      Unit& small_unit = frozen ? small_frozen : small_trainable;
       Unit& with = frozen != unit.frozen ? trained : small[id] ? small_unit : unit;
       with.params.push_back(id);
     }
     place(std::move(unit), specs);
     if (!trained.params.empty()) beside.push_back(std::move(trained));
   }
-  for (Unit* persistent : {&small_trained, &small_frozen})
+  for (Unit* persistent : {&small_trainable, &small_frozen})
     if (!persistent->params.empty()) place(std::move(*persistent), specs);
   for (Unit& unit : beside) place(std::move(unit), specs);
   trainable_experts_.begin = trainable_count_;

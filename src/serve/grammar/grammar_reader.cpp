@@ -60,7 +60,7 @@ class GrammarReader::Closure {
     if (element.kind == ElementKind::bytes) {
       found_[at].insert(under);
     } else if (element.kind == ElementKind::end) {
-      come_back(under);
+      pop_rule(under);
     } else {
       // If the reference is the last element of its alternative, no return position is needed.
       const bool is_last = grammar_.element(at + 1).kind == ElementKind::end;
@@ -73,7 +73,7 @@ class GrammarReader::Closure {
     }
   }
 
-  void come_back(Under under) {
+  void pop_rule(Under under) {
     if (under.is_back) {
       Back& back = backs_[under.index];
       back.ended = true;

@@ -89,7 +89,7 @@ bool is_validation_due(const TrainingRun& run) {
          run.valid_loss.step != run.progress.step;
 }
 
-void check_learned(const TrainingRun& run) {
+void check_any_update_applied(const TrainingRun& run) {
   if (run.progress.step < run.config().train.steps || run.progress.update > 0 ||
       run.services.skipped.in_a_row() == 0)
     return;
@@ -111,7 +111,7 @@ bool take_steps(TrainingRun& run, StepVote& vote) {
     const bool cancelled = !do_step(run);
     const StepVote::Result result = vote.take();
     if (services.chain.step() < step_before) services.chain.append(step_before, result.trace);
-    check_learned(run);
+    check_any_update_applied(run);
     if (result.writers_done) {
       commit(run);
       services.time_limit.save_took(run.since_save.seconds());

@@ -138,10 +138,10 @@ void report(TrainingRun& run, const UpdateResult& result, double lr, std::int64_
   const TrainConfig& train = run.config().train;
   // The ranks of a tp or pp group have the same loss, so one of them reports the loss. The ranks of
   // a cp group have the same rows, so one of them reports the counts.
-  const bool tells_loss =
+  const bool reports_loss =
       run.model.mesh.rank(parallel::Axis::tp) == 0 && run.model.mesh.rank(parallel::Axis::pp) == 0;
-  const bool tells_targets = tells_loss && run.model.mesh.rank(parallel::Axis::cp) == 0;
-  metrics.loss(tells_loss ? result.loss_sum : 0, tells_targets ? result.num_terms : 0,
+  const bool tells_targets = reports_loss && run.model.mesh.rank(parallel::Axis::cp) == 0;
+  metrics.loss(reports_loss ? result.loss_sum : 0, tells_targets ? result.num_terms : 0,
                tells_targets ? result.num_targets : 0);
   ++run.steps_since_report;
   if (run.progress.step % train.metrics_every != 0 && run.progress.step != train.steps) return;

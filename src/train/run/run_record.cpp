@@ -38,12 +38,12 @@ RunRecord::RunRecord(const RunRequest& run)
 
 void RunRecord::claim() {
   comm::all_or_none(run_.ranks.world, [&] {
-    if (run_.ranks.world.rank() == 0) take_folder();
+    if (run_.ranks.world.rank() == 0) claim_directory();
   });
   claimed_ = true;
 }
 
-void RunRecord::take_folder() {
+void RunRecord::claim_directory() {
   const job::RunDirectory& folder = run_.folder;
   std::error_code refused;  // prepare() reports an invalid path
   had_root_ = std::filesystem::exists(folder.root, refused);
@@ -134,7 +134,7 @@ int RunRecord::stopped_before_first_step() {
   return kExitStopped;
 }
 
-void RunRecord::leave_folder() {
+void RunRecord::release_directory() {
   lock_.reset();
   if (had_run_) return;
   std::error_code code;  // remove() keeps directories that are not empty
@@ -147,7 +147,7 @@ void RunRecord::failed(const std::string& kind, int code, const std::string& mes
   if (!claimed_) return;
   const int rank = run_.ranks.world.rank();
   if (!begun_ && code == exit_code(ErrorKind::usage)) {
-    if (rank == 0) leave_folder();
+    if (rank == 0) release_directory();
     return;
   }
   const job::FailureReport failure_report{rank,   run_.ranks.launch.hostname, kind, code, step_,

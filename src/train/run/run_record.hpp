@@ -51,8 +51,8 @@ class RunRecord {
   void failed(const std::string& kind, int code, const std::string& message);
 
  private:
-  void take_folder();
-  void leave_folder();
+  void claim_directory();
+  void release_directory();
   void start(std::int64_t own_step, std::map<std::string, std::string> hashes);
   void end(const char* state, int code);
   void show(const char* state, int code, std::int64_t committed);

@@ -52,8 +52,9 @@ std::string start_place(const RunRequest& run) {
 
 /// Checks that a frozen model fits the tokenizer and the chat format of the data. Throws
 /// Error(usage).
-void check_reads(const checkpoint::ModelDescription& model, const FrozenModelSpec& need,
-                 const RunRequest& run, const RunData& data) {
+void check_frozen_model_fits_data(const checkpoint::ModelDescription& model,
+                                  const FrozenModelSpec& need, const RunRequest& run,
+                                  const RunData& data) {
   const data::TokenSet& set = data.stream().first_set();
   const std::string where = model.place.string();
   check_frozen_tokenizer(model.files, where, need.name, set.manifest().tokenizer_hash);
@@ -129,7 +130,7 @@ FrozenWeights store_weights(const RunRequest& run, const RunData& data, const Fr
       return with_key_in_errors(need, [&] {
         const std::string found = source_of(run, need, folder);
         if (!need.checkpoint.empty())
-          check_reads(checkpoint::read_model_description(found), need, run, data);
+          check_frozen_model_fits_data(checkpoint::read_model_description(found), need, run, data);
         return found;
       });
     });
@@ -216,7 +217,8 @@ void check_frozen(const RunRequest& run, const RunData& data) {
   const auto need = run.task.frozen(run.config);
   if (!need || need->checkpoint.empty() || shape_at(run.folder.root / need->name)) return;
   with_key_in_errors(*need, [&] {
-    check_reads(checkpoint::read_model_description(need->checkpoint), *need, run, data);
+    check_frozen_model_fits_data(checkpoint::read_model_description(need->checkpoint), *need, run,
+                                 data);
   });
 }
 

@@ -37,7 +37,7 @@ CheckpointSaver::CheckpointSaver(std::filesystem::path folder, std::string run_i
 void CheckpointSaver::save(std::int64_t step, const checkpoint::StateDict& state) {
   commit();
   confirm_lock();
-  if (!has_saved_) make_room();
+  if (!has_saved_) reserve_descriptors();
   has_saved_ = true;
   since_start_.restart();
   const checkpoint::SaveOptions borrowed{run_id_, /*copy=*/false};
@@ -100,7 +100,7 @@ void CheckpointSaver::reserve(std::size_t bytes) {
   if (config_.async) writer_.reserve(bytes);
 }
 
-void CheckpointSaver::make_room() {
+void CheckpointSaver::reserve_descriptors() {
   // Pruning reads the kept checkpoints, so skip it if there is nothing to delete.
   const auto keep = static_cast<std::size_t>(config_.keep_last);
   if (world_.rank() == 0 && checkpoint::list_steps(folder_).size() > keep) prune();

@@ -54,7 +54,7 @@ class CheckpointSaver {
  private:
   void confirm_lock();
   void announce(std::int64_t step, const std::string& how);
-  void make_room();
+  void reserve_descriptors();
   /// Prunes on rank 0. A failure is only a warning.
   void prune();
 

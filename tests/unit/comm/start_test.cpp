@@ -57,7 +57,7 @@ TEST(Launchers, TheCodeOfAStopNamesMpirunWhereItIsTheLauncher) {
 
 TEST(Launchers, TheInnermostLauncherTellsThePlace) {
   const auto expect = [](const LauncherVariables& variables, int rank, int size) {
-    const LauncherPlace place = launcher_place(variables);
+    const LauncherRank place = launcher_rank(variables);
     EXPECT_EQ(place.rank, rank) << ::testing::PrintToString(variables);
     EXPECT_EQ(place.size, size) << ::testing::PrintToString(variables);
   };

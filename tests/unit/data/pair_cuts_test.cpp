@@ -63,7 +63,7 @@ TEST_P(CutPairs, LossesOfAShorterLengthAreCountedPairByPair) {
   EXPECT_FALSE(data::length_loss(set, kLongestSide, {0, 82}).has_value());
   for (const std::int64_t seq_len : {3, 9, 17, 39}) {
     for (const data::DocumentRange range : {data::DocumentRange{0, 82}, {7, 51}, {60, 60}}) {
-      data::LengthLoss expected{.documents = range.end - range.begin};
+      data::LengthTruncation expected{.documents = range.end - range.begin};
       const auto kept = kept_pairs(pairs_, seq_len, rule);
       for (const auto& [document, whole] : kept_pairs(pairs_, kLongestSide, rule)) {
         const auto at = static_cast<std::uint64_t>(document);
@@ -83,7 +83,7 @@ TEST_P(CutPairs, LossesOfAShorterLengthAreCountedPairByPair) {
         expected.truncated += begin != 0 || answer ? 1 : 0;
       }
 
-      const data::LengthLoss found = data::length_loss(set, seq_len, range).value();
+      const data::LengthTruncation found = data::length_loss(set, seq_len, range).value();
 
       EXPECT_EQ(found.documents, expected.documents);
       EXPECT_EQ(found.dropped, expected.dropped) << seq_len;
@@ -100,7 +100,7 @@ TEST_F(PairSet, AShorterLengthIsWarnedOfOnlyWhereSomethingIsLost) {
   write_masked_set(at("cut"), "dpo", pairs_, kLongestSide, config_of("end"));
   const data::TokenSet set = data::TokenSet::open(at("cut"));
   const data::SampleSet part(set, {.seq_len = 9, .documents = data::DocumentRange{7, 51}});
-  const data::LengthLoss loss = data::length_loss(set, 9, {7, 51}).value();
+  const data::LengthTruncation loss = data::length_loss(set, 9, {7, 51}).value();
 
   EXPECT_EQ(data::length_warning(data::SampleSet(set, kLongestSide), "train.seq_len ="), "");
   EXPECT_EQ(data::length_warning(data::SampleSet(set, kLongestSide + 5), "train.seq_len ="), "");

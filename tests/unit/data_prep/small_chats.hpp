@@ -86,7 +86,7 @@ class ChatPack : public ::testing::Test {
   /// Expects that the last packed data set loses at this length what `counts` of a pack at this
   /// length say.
   void expect_loss(const data::ShardCounts& counts, std::int64_t seq_len) {
-    const data::LengthLoss loss =
+    const data::LengthTruncation loss =
         data::length_loss(*set_, seq_len, data::DocumentRange{0, set_->num_documents()}).value();
     EXPECT_EQ(loss.documents, counts.documents + counts.dropped) << seq_len;
     EXPECT_EQ(loss.dropped, counts.dropped_long) << seq_len;

@@ -57,7 +57,7 @@ TEST(Decide, ACompletedRunIsDone) {
 
   const Decision decision = decide({attempt(0, 0, 10, -1, 40)}, ended);
 
-  EXPECT_EQ(decision.failure_report, "done");
+  EXPECT_EQ(decision.action, "done");
   EXPECT_EQ(decision.exit_code, 0);
   EXPECT_EQ(decision.step_after, 40);
   EXPECT_EQ(decision.root_cause.kind, "");
@@ -65,19 +65,19 @@ TEST(Decide, ACompletedRunIsDone) {
 
 TEST(Decide, AStoppedAttemptIsRequeuedIfItTrainedLongerThanItsStartTook) {
   const Decision good = decide({attempt(0, 75, kStart_s + 1, -1, 5)}, facts(0, 5));
-  EXPECT_EQ(good.failure_report, "requeue");
+  EXPECT_EQ(good.action, "requeue");
   EXPECT_EQ(good.exit_code, 75);
   EXPECT_EQ(good.failures_in_a_row, 0);
   EXPECT_EQ(good.root_cause.kind, "request");
   EXPECT_EQ(good.root_cause.message, "SIGUSR2");
 
   const Decision brief = decide({attempt(0, 75, kStart_s - 1, -1, 5)}, facts(0, 5));
-  EXPECT_EQ(brief.failure_report, "requeue") << "once may be an accident";
+  EXPECT_EQ(brief.action, "requeue") << "once may be an accident";
   EXPECT_EQ(brief.failures_in_a_row, 1);
 
   const Decision third =
       decide_with(attempt(1, 75, 1, 5, 6), {.failures_in_a_row = 2}, facts(1, 6));
-  EXPECT_EQ(third.failure_report, "stop") << "one step per attempt is no progress";
+  EXPECT_EQ(third.action, "stop") << "one step per attempt is no progress";
   EXPECT_EQ(third.exit_code, kExitNoProgress);
   EXPECT_EQ(third.failures_in_a_row, 3);
 }
@@ -87,7 +87,7 @@ TEST(Decide, TwentySuccessfulAttemptsAreNoFailures) {
   for (std::int64_t restart = 0; restart < 30; ++restart) {
     attempts.push_back(attempt(restart, restart % 2 == 0 ? 75 : 5, 200, restart - 1, restart));
     const Decision decision = decide(attempts, facts(restart, restart));
-    ASSERT_EQ(decision.failure_report, "requeue") << restart;
+    ASSERT_EQ(decision.action, "requeue") << restart;
     ASSERT_EQ(decision.failures_in_a_row, 0);
     if (restart % 3 != 0) attempts.back().decision = decision;  // some job scripts are cut off
   }
@@ -97,16 +97,16 @@ TEST(Decide, FailuresComeBackWhileTheCommitGrowsAndAFewTimesWithout) {
   for (const int code : {4, 5}) {
     const Decision grew =
         decide_with(attempt(1, code, 1, 5, 10), {.failures_in_a_row = 2}, facts(1, 10));
-    EXPECT_EQ(grew.failure_report, "requeue");
+    EXPECT_EQ(grew.action, "requeue");
     EXPECT_EQ(grew.exit_code, code);
     EXPECT_EQ(grew.failures_in_a_row, 0);
     const Decision stuck =
         decide_with(attempt(1, code, 900, 10, -1), {.failures_in_a_row = 1}, facts(1, 10));
-    EXPECT_EQ(stuck.failure_report, "requeue");
+    EXPECT_EQ(stuck.action, "requeue");
     EXPECT_EQ(stuck.failures_in_a_row, 2);
     const Decision last =
         decide_with(attempt(1, code, 900, 10, -1), {.failures_in_a_row = 2}, facts(1, 10));
-    EXPECT_EQ(last.failure_report, "stop");
+    EXPECT_EQ(last.action, "stop");
     EXPECT_EQ(last.exit_code, kExitNoProgress);
     EXPECT_NE(last.why.find("10 before and is 10 now"), std::string::npos) << last.why;
   }
@@ -115,12 +115,12 @@ TEST(Decide, FailuresComeBackWhileTheCommitGrowsAndAFewTimesWithout) {
 TEST(Decide, TheLimitOfFailuresIsTheUsers) {
   FinishFacts none = facts(1, 10);
   none.max_failures = 0;
-  EXPECT_EQ(decide_with(attempt(1, 5, 900, 10, -1), {}, none).failure_report, "stop");
-  EXPECT_EQ(decide_with(attempt(1, 5, 900, 5, 10), {}, none).failure_report, "requeue")
+  EXPECT_EQ(decide_with(attempt(1, 5, 900, 10, -1), {}, none).action, "stop");
+  EXPECT_EQ(decide_with(attempt(1, 5, 900, 5, 10), {}, none).action, "requeue")
       << "the restart helped";
   FinishFacts any = facts(1, 10);
   any.max_failures.reset();
-  EXPECT_EQ(decide_with(attempt(1, 5, 900, 10, -1), {.failures_in_a_row = 99}, any).failure_report,
+  EXPECT_EQ(decide_with(attempt(1, 5, 900, 10, -1), {.failures_in_a_row = 99}, any).action,
             "requeue");
 }
 
@@ -132,7 +132,7 @@ TEST(Decide, FailuresCountOverJobsAndAnewForAnotherConfiguration) {
   second.start->place.job = "8";
   FinishFacts of_second = facts(0, 10);
   of_second.place.job = "8";
-  EXPECT_EQ(decide({first, second}, of_second).failure_report, "stop");
+  EXPECT_EQ(decide({first, second}, of_second).action, "stop");
 
   second.start->hashes["config"] = "b";
   EXPECT_EQ(decide({first, second}, of_second).failures_in_a_row, 1);
@@ -150,7 +150,7 @@ TEST(Decide, AStartThatWasLostIsAFailure) {
     FinishFacts lost = facts(1, 8);
     lost.srun_code = code;
     const Decision decision = decide(before, lost);
-    EXPECT_EQ(decision.failure_report, "requeue") << code;
+    EXPECT_EQ(decision.action, "requeue") << code;
     EXPECT_EQ(decision.exit_code, 5) << code;
     EXPECT_EQ(decision.failures_in_a_row, 1);
     EXPECT_EQ(decision.root_cause.kind, "killed");
@@ -158,21 +158,21 @@ TEST(Decide, AStartThatWasLostIsAFailure) {
   }
   FinishFacts refused = facts(1, 8);
   refused.srun_code = 2;
-  EXPECT_EQ(decide(before, refused).failure_report, "stop");
+  EXPECT_EQ(decide(before, refused).action, "stop");
   EXPECT_EQ(decide(before, refused).exit_code, 2);
   EXPECT_EQ(decide(before, refused).root_cause.kind, "error") << "nothing was killed";
-  EXPECT_EQ(decide({}, facts(0, -1)).failure_report, "requeue") << "the very first one";
+  EXPECT_EQ(decide({}, facts(0, -1)).action, "requeue") << "the very first one";
 }
 
 TEST(Decide, ARunThatAUserCancelledStaysCancelled) {
   const Decision stop_file = decide({attempt(0, 75, 1, -1, 5, "STOP")}, facts(0, 5));
-  EXPECT_EQ(stop_file.failure_report, "stop");
+  EXPECT_EQ(stop_file.action, "stop");
   EXPECT_EQ(stop_file.exit_code, 0);
 
   FinishFacts cancelled = facts(0, 5);
   says(cancelled, "JobState=COMPLETING Reason=None Restarts=0 Requeue=1 PreemptTime=None");
   const Decision scancel = decide({attempt(0, 75, 900, -1, 5, "SIGTERM")}, cancelled);
-  EXPECT_EQ(scancel.failure_report, "stop");
+  EXPECT_EQ(scancel.action, "stop");
   EXPECT_EQ(scancel.exit_code, 75);
 }
 
@@ -185,14 +185,14 @@ TEST(Decide, OnlyAPersonCancels) {
     FinishFacts ended = facts(0, 5);
     says(ended, text);
     const Decision decision = decide(attempts, ended);
-    EXPECT_EQ(decision.failure_report, "requeue") << text;
+    EXPECT_EQ(decision.action, "requeue") << text;
     EXPECT_FALSE(decision.is_requeued) << text;
   }
   for (const char* text : {"JobState=COMPLETING Reason=None Restarts=1",
                            "JobState=COMPLETING Reason=None PreemptTime=2026-11-21T02:32:19"}) {
     FinishFacts ended = facts(0, 5);
     says(ended, text);
-    EXPECT_EQ(decide(attempts, ended).failure_report, "requeue") << text;
+    EXPECT_EQ(decide(attempts, ended).action, "requeue") << text;
     EXPECT_TRUE(decide(attempts, ended).is_requeued) << text;
   }
 }
@@ -203,7 +203,7 @@ TEST(Decide, APreemptionOfAnEarlierStartIsOver) {
        "JobState=COMPLETING Reason=None Restarts=1 StartTime=2026-11-21T02:40:00 "
        "PreemptTime=2026-11-21T02:32:19");
 
-  EXPECT_EQ(decide({attempt(1, 75, 900, -1, 5, "SIGTERM")}, cancelled).failure_report, "stop");
+  EXPECT_EQ(decide({attempt(1, 75, 900, -1, 5, "SIGTERM")}, cancelled).action, "stop");
 }
 
 TEST(Decide, AJobKilledAtItsTimeLimitCountsByHowLongItTrained) {
@@ -214,7 +214,7 @@ TEST(Decide, AJobKilledAtItsTimeLimitCountsByHowLongItTrained) {
 
   const Decision decision = decide({killed}, limit);
 
-  EXPECT_EQ(decision.failure_report, "requeue");
+  EXPECT_EQ(decision.action, "requeue");
   EXPECT_EQ(decision.failures_in_a_row, 0);
   EXPECT_EQ(decision.root_cause.kind, "request");
 }
@@ -222,7 +222,7 @@ TEST(Decide, AJobKilledAtItsTimeLimitCountsByHowLongItTrained) {
 TEST(Decide, IncurableEndsEnd) {
   for (const int code : {1, 2, 3, 6}) {
     const Decision decision = decide({attempt(0, code, 900, -1, 50)}, facts(0, 50));
-    EXPECT_EQ(decision.failure_report, "stop") << code;
+    EXPECT_EQ(decision.action, "stop") << code;
     EXPECT_EQ(decision.exit_code, code);
   }
 }
@@ -234,7 +234,7 @@ TEST(Decide, ALaterAttemptOfTheJobOwnsTheRun) {
 
   const Decision decision = decide({attempts[0], later}, facts(0, 9));
 
-  EXPECT_EQ(decision.failure_report, "stop");
+  EXPECT_EQ(decision.action, "stop");
   EXPECT_NE(decision.why.find("later attempt"), std::string::npos);
   EXPECT_EQ(decision.exit_code, 5);
 }
@@ -245,7 +245,7 @@ TEST(Decide, SaysWhatToDoIfRequeueIsForbidden) {
 
   const Decision decision = decide({attempt(0, 75, 900, -1, 5)}, forbidden);
 
-  EXPECT_EQ(decision.failure_report, "stop");
+  EXPECT_EQ(decision.action, "stop");
   EXPECT_EQ(decision.exit_code, 75);
   EXPECT_NE(decision.why.find("--chain"), std::string::npos);
 }
@@ -259,12 +259,12 @@ TEST(Decide, ALostNodeIsTheCauseAndIsLeftOut) {
   const Decision decision = decide_with(failed, {}, lost);
   EXPECT_EQ(decision.root_cause.kind, "node");
   EXPECT_EQ(decision.exclude, (std::vector<std::string>{"n2"}));
-  EXPECT_EQ(decision.failure_report, "restart") << "the job has other nodes";
+  EXPECT_EQ(decision.action, "restart") << "the job has other nodes";
 
   failed.failure_reports.clear();
   EXPECT_EQ(decide_with(failed, {}, lost).root_cause.host, "n2");
   const Decision asked = decide_with(attempt(1, 75, 900, 5, 10), {}, lost);
-  EXPECT_EQ(asked.failure_report, "requeue") << "its time is up";
+  EXPECT_EQ(asked.action, "requeue") << "its time is up";
 }
 
 TEST(Decide, AHostThatFailsTwiceIsLeftOut) {

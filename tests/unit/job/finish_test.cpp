@@ -75,10 +75,10 @@ TEST_F(FinishTest, WaitsForSpaceToWriteItsDecision) {
   const Decision decision = finish_attempt(run(), of(0), false);
   space.join();
 
-  EXPECT_EQ(decision.failure_report, "requeue");
+  EXPECT_EQ(decision.action, "requeue");
   const EventLogContent content = read_event_log(run().event_log());
   ASSERT_EQ(content.attempts.size(), 1U);
-  EXPECT_EQ(content.attempts[0].decision->failure_report, "requeue");
+  EXPECT_EQ(content.attempts[0].decision->action, "requeue");
 }
 
 TEST_F(FinishTest, WaitsForSpaceNoLongerThanTheJobLasts) {
@@ -97,7 +97,7 @@ TEST_F(FinishTest, ALostStartThatIsDecidedTwiceCountsOnce) {
   const Decision again = finish_attempt(run(), of(0), false);
 
   EXPECT_EQ(again.failures_in_a_row, 1);
-  EXPECT_EQ(again.failure_report, "requeue");
+  EXPECT_EQ(again.action, "requeue");
   EXPECT_EQ(again.why, read_event_log(run().event_log()).attempts.at(0).decision->why);
   EXPECT_EQ(read_event_log(run().event_log()).attempts.size(), 1U);
 }
@@ -110,7 +110,7 @@ TEST_F(FinishTest, ReadsFailureReportsAndWritesTheDecision) {
 
   const Decision decision = finish_attempt(run(), of(0), false);
 
-  EXPECT_EQ(decision.failure_report, "requeue");
+  EXPECT_EQ(decision.action, "requeue");
   EXPECT_EQ(decision.exit_code, 5);
   EXPECT_EQ(decision.root_cause.rank, 0);
   EXPECT_EQ(decision.root_cause.kind, "killed");
@@ -118,7 +118,7 @@ TEST_F(FinishTest, ReadsFailureReportsAndWritesTheDecision) {
   const EventLogContent content = read_event_log(run().event_log());
   ASSERT_EQ(content.attempts.size(), 1U);
   EXPECT_EQ(content.attempts[0].failure_reports.size(), 1U);
-  EXPECT_EQ(content.attempts[0].decision->failure_report, "requeue");
+  EXPECT_EQ(content.attempts[0].decision->action, "requeue");
   EXPECT_EQ(read_json(run().status())["state"], "failed") << "rank 0 could not say so";
   EXPECT_FALSE(std::filesystem::exists(run().root / "LOCK"));
 }
@@ -127,7 +127,7 @@ TEST_F(FinishTest, ADryRunTouchesNothing) {
   killed_leg(0, 5);
   const std::uint64_t bytes = read_event_log(run().event_log()).bytes;
 
-  EXPECT_EQ(finish_attempt(run(), of(0), true).failure_report, "requeue");
+  EXPECT_EQ(finish_attempt(run(), of(0), true).action, "requeue");
 
   EXPECT_EQ(read_event_log(run().event_log()).bytes, bytes);
   EXPECT_EQ(read_json(run().status())["state"], "running");
@@ -138,7 +138,7 @@ TEST_F(FinishTest, LostStartsAreRecordedBeforeTheRunDirectoryExists) {
   EXPECT_EQ(finish_attempt(run(), of(0), false).failures_in_a_row, 1);
   EXPECT_EQ(finish_attempt(run(), of(1), false).failures_in_a_row, 2);
   const Decision third = finish_attempt(run(), of(2), false);
-  EXPECT_EQ(third.failure_report, "stop");
+  EXPECT_EQ(third.action, "stop");
   EXPECT_EQ(third.exit_code, 93);
   EXPECT_EQ(read_event_log(run().event_log()).attempts.size(), 3U);
   run().prepare();  // the next attempt can still take the directory
@@ -157,7 +157,7 @@ TEST_F(FinishTest, AStartThatTookTooLongIsTheFaultOfTheRankThatIsMissing) {
   run().prepare();
 
   const Decision first = wait_in_vain(0);
-  EXPECT_EQ(first.failure_report, "requeue");
+  EXPECT_EQ(first.action, "requeue");
   EXPECT_EQ(first.exit_code, 5);
   EXPECT_EQ(first.root_cause.rank, 2);
   EXPECT_EQ(first.root_cause.host, "n2");
@@ -174,7 +174,7 @@ TEST_F(FinishTest, ARefusedStartLeavesNothing) {
   FinishFacts refused = of(0);
   refused.srun_code = 2;
 
-  EXPECT_EQ(finish_attempt(run(), refused, false).failure_report, "stop");
+  EXPECT_EQ(finish_attempt(run(), refused, false).action, "stop");
   EXPECT_FALSE(std::filesystem::exists(run().root));
 
   std::filesystem::create_directories(at("photos"));
@@ -191,7 +191,7 @@ TEST_F(FinishTest, ALaterAttemptThatTrainsIsNotTouched) {
 
   const Decision decision = finish_attempt(run(), of(0), false);
 
-  EXPECT_EQ(decision.failure_report, "stop");
+  EXPECT_EQ(decision.action, "stop");
   EXPECT_NE(decision.why.find("in use"), std::string::npos) << decision.why;
   EXPECT_FALSE(read_event_log(run().event_log()).attempts[0].decision);
 }

@@ -75,7 +75,7 @@ struct Trial {
     model.prepare();
     registry.initialize(11);
     for (parallel::ParamId id = 0; id < registry.size(); ++id)
-      if (registry.spec(id).init.kind == parallel::InitLaw::Kind::zeros)
+      if (registry.spec(id).init.kind == parallel::InitDistribution::Kind::zeros)
         registry.main(id).fill_(0.1);
     registry.refresh_weights();
     registry.begin_update(1);

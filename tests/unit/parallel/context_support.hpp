@@ -99,7 +99,7 @@ inline void expect_near(const at::Tensor& actual, const at::Tensor& expected, do
 /// Compares out and every gradient at this rank's positions. The incoming gradient of `idle_rank`
 /// is zero.
 inline void expect_as_one_process(comm::Communicator& group, const ContextCase& c,
-                                  parallel::ContextForm form, parallel::ContextBalance balance,
+                                  parallel::ContextAlgorithm form, parallel::ContextBalance balance,
                                   at::ScalarType dtype, ops::Path path, double tolerance,
                                   int idle_rank = -1) {
   const auto me = static_cast<std::size_t>(group.rank());
@@ -140,7 +140,8 @@ inline void expect_as_one_process(comm::Communicator& group, const ContextCase& 
   expect_near(grads[2], at_places(expected_grads[2], setup.places[me]), tolerance, what("dv"));
 }
 
-inline constexpr std::array kAllForms{
-    parallel::ContextForm::ring, parallel::ContextForm::all_gather, parallel::ContextForm::ulysses};
+inline constexpr std::array kAllForms{parallel::ContextAlgorithm::ring,
+                                      parallel::ContextAlgorithm::all_gather,
+                                      parallel::ContextAlgorithm::ulysses};
 
 }  // namespace trireme::testing

@@ -10,7 +10,7 @@ TEST(ContextAttention, EqualsOneProcessInEveryForm) {
   for (const int ranks : {1, 2, 3, 4}) {
     comm::run_ranks(ranks, [&](comm::Communicator& world) {
       for (const ContextCase& c : context_cases()) {
-        for (const parallel::ContextForm form : kAllForms) {
+        for (const parallel::ContextAlgorithm form : kAllForms) {
           for (const parallel::ContextBalance balance :
                {parallel::ContextBalance::zigzag, parallel::ContextBalance::work}) {
             expect_as_one_process(world, c, form, balance, at::kDouble, ops::Path::fast, 1e-12);
@@ -29,8 +29,8 @@ TEST(ContextAttention, OnTheFastKernelsToo) {
   windowed.window = 50;
   for (const int ranks : {2, 3}) {
     comm::run_ranks(ranks, [&](comm::Communicator& world) {
-      for (const parallel::ContextForm form : kAllForms) {
-        if (form == parallel::ContextForm::ulysses && wide.H % ranks != 0) continue;
+      for (const parallel::ContextAlgorithm form : kAllForms) {
+        if (form == parallel::ContextAlgorithm::ulysses && wide.H % ranks != 0) continue;
         for (const ContextCase& c : {wide, windowed}) {
           expect_as_one_process(world, c, form, parallel::ContextBalance::zigzag, at::kFloat,
                                 ops::Path::fast, 1e-5);
@@ -44,7 +44,7 @@ TEST(ContextAttention, OnTheFastKernelsToo) {
 
 TEST(ContextAttention, ARankWithoutTargetsAddsNothing) {
   comm::run_ranks(3, [](comm::Communicator& world) {
-    for (const parallel::ContextForm form : kAllForms) {
+    for (const parallel::ContextAlgorithm form : kAllForms) {
       for (const int idle : {0, 1, 2}) {
         expect_as_one_process(world, context_cases()[1], form, parallel::ContextBalance::zigzag,
                               at::kDouble, ops::Path::fast, 1e-12, idle);
@@ -61,7 +61,7 @@ TEST(ContextAttention, IsTheSameFunctionTwice) {
         c.rows(0.3),
         parallel::shard_positions(parallel::ContextBalance::work, c.rows(0.3), c.B, c.T, 2)};
     const Whole whole = whole_of(c, at::kFloat);
-    for (const parallel::ContextForm form : kAllForms) {
+    for (const parallel::ContextAlgorithm form : kAllForms) {
       const auto run = [&] {
         std::vector<at::Tensor> own;
         for (const auto& x : {whole.q, whole.k, whole.v})
@@ -93,7 +93,7 @@ TEST(ContextAttention, SendsWhatTheFormulasSay) {
     const std::uint64_t heads = (2 * 8 + 2 * 4) * 2 * 12 * 8 * 4;  // q, out, k, v
     const std::array<std::array<std::uint64_t, 2>, 3> expected{
         {{3 * keys, 6 * keys}, {3 * keys, 6 * keys}, {heads * 3 / 4, heads * 3 / 4}}};
-    for (const parallel::ContextForm form : kAllForms) {
+    for (const parallel::ContextAlgorithm form : kAllForms) {
       std::vector<at::Tensor> own;
       for (const auto& x : {whole.q, whole.k, whole.v})
         own.push_back(at_places(x, setup.places[me]).detach().requires_grad_());
@@ -120,7 +120,7 @@ TEST(ContextAttention, RefusesHeadsThatUlyssesCannotDivide) {
     const auto q = at_places(whole.q, setup.places[me]);
     const auto k = at_places(whole.k, setup.places[me]);
     try {
-      parallel::context_attention(q, k, k, setup, world, parallel::ContextForm::ulysses);
+      parallel::context_attention(q, k, k, setup, world, parallel::ContextAlgorithm::ulysses);
       ADD_FAILURE() << "6 heads over 4 ranks";
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::usage);
@@ -128,8 +128,8 @@ TEST(ContextAttention, RefusesHeadsThatUlyssesCannotDivide) {
                 std::string::npos)
           << error.what();
     }
-    expect_as_one_process(world, c, parallel::ContextForm::ring, parallel::ContextBalance::zigzag,
-                          at::kDouble, ops::Path::fast, 1e-12);
+    expect_as_one_process(world, c, parallel::ContextAlgorithm::ring,
+                          parallel::ContextBalance::zigzag, at::kDouble, ops::Path::fast, 1e-12);
   });
 }
 

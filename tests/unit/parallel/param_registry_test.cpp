@@ -16,8 +16,10 @@ struct Fixture {
     registry.declare({.name = "table", .shape = {5, 3}, .uses = 2});
     registry.declare({.name = "q", .shape = {4, 3}});
     registry.declare({.name = "k", .shape = {2, 3}, .fuse_with_previous = true});
-    registry.declare(
-        {.name = "norm", .shape = {3}, .init = {InitLaw::Kind::ones, 1.0}, .decay = false});
+    registry.declare({.name = "norm",
+                      .shape = {3},
+                      .init = {InitDistribution::Kind::ones, 1.0},
+                      .decay = false});
   }
 
   Mesh mesh;
