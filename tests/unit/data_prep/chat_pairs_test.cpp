@@ -392,8 +392,7 @@ TEST_F(ChatPairs, FieldsAreCheckedAndBelongToTheSet) {
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::usage);
-    const std::string message = error.what();
-    EXPECT_TRUE(contains(message, R"(["q","a"] in the data set, ["q","b"] in this)")) << message;
+    EXPECT_TRUE(contains(error.what(), R"(["q","a"] in the data set, ["q","b"] in this)"));
   }
 }
 
