@@ -6,10 +6,11 @@
 
 namespace trireme {
 
-/// Returns the limit on the start of a command of all ranks: `train.start_timeout_s` from the command
-/// line, else from TRIREME_TRAIN_START_TIMEOUT_S, from --config files or from the configuration of the
-/// run. The limit is needed before the ranks parse the command line together, so this function reads it
-/// separately. It ignores an invalid value, which the parser reports. The marks lie beside --run or
+/// Returns the limit on the start of a command of all ranks: `train.start_timeout_s` from the
+/// command line, else from TRIREME_TRAIN_START_TIMEOUT_S, from --config files or from the
+/// configuration of the run. The limit is needed before the ranks parse the command line together,
+/// so this function reads it separately. It ignores an invalid value, which the parser reports. The
+/// marks lie beside --run or
 /// --output.
 comm::StartLimit start_limit(int argc, const char* const* argv);
 

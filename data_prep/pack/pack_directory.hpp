@@ -117,8 +117,9 @@ class PackDirectory {
 };
 
 /// Describes why the set of `asked` differs from the set `found` in the output directory, as
-/// options with both values: "--seq-len is 512 in the data set, 2048 in this command; the input b.jsonl has changed".
-/// Both manifests belong to a pack or an import and have different identities.
+/// options with both values: "--seq-len is 512 in the data set, 2048 in this command; the input
+/// b.jsonl has changed". Both manifests belong to a pack or an import and have different
+/// identities.
 std::string describe_difference(const data::Manifest& found, const data::Manifest& asked);
 
 /// Describes the difference with a shard of an unfinished set. The text begins with ": ".

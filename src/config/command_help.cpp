@@ -11,8 +11,8 @@ namespace {
 constexpr std::size_t kWidth = 88;
 using Rows = std::vector<std::pair<std::string, std::string>>;  // term, meaning
 
-/// Wraps `text` into lines of at most kWidth columns; lines after the first are indented. A word that
-/// is too long for a line is divided after a '|'.
+/// Wraps `text` into lines of at most kWidth columns; lines after the first are indented. A word
+/// that is too long for a line is divided after a '|'.
 std::string wrapped(const std::string& text, std::size_t indent) {
   std::string result;
   std::size_t column = indent;

@@ -22,8 +22,8 @@ struct GradSummary {
 GradSummary summarize_grads(const parallel::ParamRegistry& registry, comm::Communicator& world,
                             const at::Tensor& loss_sum);
 
-/// Computes the norms if data ranks train independently (Mesh::has_local_steps). own_norm is the norm
-/// of this data rank's gradient over its ranks of tp. norm is the root mean square of all own
+/// Computes the norms if data ranks train independently (Mesh::has_local_steps). own_norm is the
+/// norm of this data rank's gradient over its ranks of tp. norm is the root mean square of all own
 /// norms. Collective over all ranks of the mesh.
 GradSummary summarize_own_grads(const parallel::ParamRegistry& registry, const parallel::Mesh& mesh,
                                 const at::Tensor& loss_sum);

@@ -15,7 +15,7 @@ class RouteMemo;
 /// context parallelism, T counts the tokens of this rank, and bounds refer to whole rows.
 struct Microbatch {
   at::Tensor tokens;   // [B, T] int64
-  at::Tensor targets;  // [B, T] int64, objective::kIgnoredTarget for no target; undefined for inference
+  at::Tensor targets;  // [B, T] int64; kIgnoredTarget: no target; undefined for inference
   at::Tensor target_weights;  // [B, T] fp32, weight of each target's loss; undefined: all 1
   at::Tensor positions;       // [B, T] int64, from 0 in each document segment
   // [B, T] int64 in [0, 2^32), counters for dropout masks: the position in the whole row. For

@@ -23,8 +23,8 @@ comm::HeartbeatOptions heartbeat_options(double timeout_s);
 std::string network_advice(const std::string& network);
 
 /// Watches one rank while it trains. If another rank is lost, this process writes its failure
-/// report into the run directory (record_peer_failure.hpp) and exits with the exit code of that loss. After
-/// SIGUSR1 it writes its stacks there.
+/// report into the run directory (peer_failure.hpp) and exits with the exit code of that
+/// loss. After SIGUSR1 it writes its stacks there.
 class RankWatch {
  public:
   /// Starts watching. `activity`: activity of the communicators. Sets `options.on_loss`. `network`:

@@ -8,8 +8,8 @@
 
 namespace trireme::planner {
 
-/// Constants that no data sheet gives. They are fitted to measured steps (calibration.hpp); the defaults
-/// are fitted to the nine published steps of Megatron-LM (tests/unit/train/planner).
+/// Constants that no data sheet gives. They are fitted to measured steps (calibration.hpp); the
+/// defaults are fitted to the nine published steps of Megatron-LM (tests/unit/train/planner).
 struct TimeConstants {
   double efficiency = 0.599;       // fraction of the peak that matrix products reach
   double elementwise_bytes = 527;  // bytes of elementwise operations per block, token and hidden

@@ -32,8 +32,9 @@ std::vector<PrivateWord> private_words(std::string_view text);
 std::vector<Finding> check_file(const std::string& path, std::string_view content);
 
 /// Returns the findings in a page of `PROGRAM help COMMAND` or `PROGRAM COMMAND --help-all`: an
-/// option or a command that has a description which opens with a bare word, private words outside the
-/// examples, and lines over 100 columns (a line with one word over 60 columns cannot be wrapped).
+/// option or a command that has a description which opens with a bare word, private words outside
+/// the examples, and lines over 100 columns (a line with one word over 60 columns cannot be
+/// wrapped).
 std::vector<std::string> check_help(std::string_view page);
 
 /// Returns the number of sentences over 30 words in the prose of one file.
