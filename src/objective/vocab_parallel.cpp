@@ -33,11 +33,12 @@ void subtract_largest(const at::Tensor& scores, comm::Communicator& group) {
 
 }  // namespace
 
-LinearCrossEntropyOutput vocab_parallel_cross_entropy(
-    const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
-    const VocabShard& part, const LinearCrossEntropySetup& setup) {
+LinearCrossEntropyOutput vocab_parallel_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
+                                                      const at::Tensor& targets,
+                                                      const VocabShard& part,
+                                                      const LinearCrossEntropySetup& setup) {
   const at::NoGradGuard no_grad;
-  ops::check_targets(targets, part.classes);
+  check_targets(targets, part.classes);
   const auto type = ops::accumulate_type(x);
   LinearCrossEntropyOutput out;
   const at::Tensor losses = at::zeros({x.size(0)}, x.options().dtype(type));
@@ -79,10 +80,10 @@ LinearCrossEntropyOutput vocab_parallel_cross_entropy(
 }
 
 TokenScores vocab_parallel_token_scores(const at::Tensor& x, const at::Tensor& weight,
-                                             const at::Tensor& targets, const VocabShard& part,
-                                             const TokenScoresSetup& setup) {
+                                        const at::Tensor& targets, const VocabShard& part,
+                                        const TokenScoresSetup& setup) {
   const at::NoGradGuard no_grad;
-  ops::check_targets(targets, part.classes);
+  check_targets(targets, part.classes);
   const auto type = ops::accumulate_type(x);
   TokenScores out;
   out.log_probs = at::empty({x.size(0)}, x.options().dtype(at::kDouble));

@@ -44,16 +44,16 @@ class RunJobsTest : public Scratch {
 
   /// Adds an attempt of job 7 that has saved step 5. If `verdict` is given, the attempt has this
   /// restart decision.
-  void attempt(const std::string& failure_report, const std::string& why = "") const {
+  void attempt(const std::string& action, const std::string& why = "") const {
     run().prepare();
     write_status(run(), "running", 0, 5, 5);
     EventLog event_log(run().event_log());
     event_log.open([] { return true; });
     event_log.start({{"7", 0, 0}, {"n1"}, 2, {}, -1, unix_time_s() + 600});
     event_log.commit(5);
-    if (failure_report.empty()) return;
+    if (action.empty()) return;
     event_log.end({"stopped", 75, 5});
-    event_log.decision({.failure_report = failure_report, .why = why}, {"7", 0, 0});
+    event_log.decision({.action = action, .why = why}, {"7", 0, 0});
   }
 };
 

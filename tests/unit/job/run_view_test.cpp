@@ -79,7 +79,7 @@ TEST_F(RunViewTest, TellsHowItEnded) {
   {
     EventLog event_log(run().event_log());
     event_log.open_newest_attempt([] { return true; });
-    event_log.decision({.failure_report = "requeue"}, {"7", 0, 0});
+    event_log.decision({.action = "requeue"}, {"7", 0, 0});
   }
   EXPECT_EQ(view_run(run(), unix_time_s()).state, "queued");
   EXPECT_FALSE(view_run(run(), unix_time_s()).has_ended());

@@ -11,7 +11,7 @@ at::Tensor plain_cross_entropy(const parallel::Microbatch& batch, const at::Tens
                                const at::Tensor& w) {
   const at::Tensor losses =
       at::nll_loss_nd(at::log_softmax(at::matmul(x, w.t()), -1).flatten(0, 1),
-                      batch.targets.flatten(), {}, at::Reduction::None, kIgnoredTarget);
+                      batch.targets.flatten(), {}, at::Reduction::None, objective::kIgnoredTarget);
   return (batch.target_weights.defined() ? losses * batch.target_weights.flatten() : losses).sum();
 }
 
@@ -63,7 +63,7 @@ TEST(CrossEntropy, WeightsCountInValidationToo) {
 
 TEST(CrossEntropy, IsZeroWithoutTargets) {
   parallel::Microbatch batch = batch_of_rows(1);
-  batch.targets.fill_(kIgnoredTarget);
+  batch.targets.fill_(objective::kIgnoredTarget);
   const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
   const at::Tensor weight = normal({kClasses, kWidth}, 2);
   for (const Ranks& ranks : kLayouts) {

@@ -90,7 +90,7 @@ Losses plain_losses(double temperature, const Problem& p, const at::Tensor& x,
                                  .narrow(1, 0, shared)
                                  .to(at::kDouble);
   const at::Tensor targets = p.batch.targets.flatten();
-  at::Tensor factor = targets.ne(kIgnoredTarget).to(at::kDouble);
+  at::Tensor factor = targets.ne(objective::kIgnoredTarget).to(at::kDouble);
   if (p.batch.target_weights.defined()) factor = factor * p.batch.target_weights.flatten();
   const at::Tensor log_p = at::log_softmax(logits.narrow(1, 0, shared) / temperature, -1);
   const at::Tensor log_q = at::log_softmax(teacher / temperature, -1);
@@ -195,7 +195,7 @@ TEST(Distillation, HasNoDivergenceFromItselfAndNoLossWithoutTargets) {
     EXPECT_LE(same.hidden.abs().max().item<double>(), 1e-14);
   }
   Problem none;
-  none.batch.targets.fill_(kIgnoredTarget);
+  none.batch.targets.fill_(objective::kIgnoredTarget);
   const LossAndGrads nothing =
       by_ranks({2, 2}, none.batch, none.hidden, none.weight, 1, with({}, none));
   EXPECT_EQ(nothing.loss.item<double>(), 0);
@@ -211,7 +211,7 @@ TEST(Distillation, ComparesTheClassesThatBothModelsHaveOnAnyLayout) {
     p.teacher_weight = normal({classes, kTeacherWidth}, 4);
     const std::int64_t shared = std::min(classes, kClasses);
     p.batch.targets = p.batch.targets.where(p.batch.targets < shared, p.batch.targets - shared);
-    p.batch.targets.flatten().slice(0, 1, 2 * kLength, 3).fill_(kIgnoredTarget);
+    p.batch.targets.flatten().slice(0, 1, 2 * kLength, 3).fill_(objective::kIgnoredTarget);
     for (const objective::DistillationConfig& config : {kConfigs[1], kConfigs[3]}) {
       const LossAndGrads expected = expected_of(config, p);
       for (const Ranks& ranks : kLayouts) {
@@ -241,7 +241,7 @@ TEST(Distillation, MeasuresAreMeansOverTheTargetsOfAStep) {
   const Problem p;
   const objective::DistillationConfig config{};
   const Losses losses = plain_losses(config.temperature, p, p.hidden, p.weight);
-  const double targets = p.batch.targets.ne(kIgnoredTarget).sum().item<double>();
+  const double targets = p.batch.targets.ne(objective::kIgnoredTarget).sum().item<double>();
   for (const Ranks& ranks : kLayouts) {
     std::vector<double> packed;
     std::mutex mutex;

@@ -21,10 +21,10 @@ inline parallel::Microbatch pairs(const std::vector<std::int64_t>& lengths = {5,
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     const std::int64_t end = bounds.back() + lengths[i];
     batch.sequence_of[0].slice(0, bounds.back(), end).fill_(static_cast<std::int64_t>(i));
-    batch.targets[0][end - 1] = kIgnoredTarget;
+    batch.targets[0][end - 1] = objective::kIgnoredTarget;
     bounds.push_back(end);
   }
-  batch.targets[0].slice(0, bounds.back(), kLength).fill_(kIgnoredTarget);
+  batch.targets[0].slice(0, bounds.back(), kLength).fill_(objective::kIgnoredTarget);
   bounds.push_back(kLength);
   batch.bounds = {bounds};
   for (std::int64_t pair = 0; pair < batch.num_pairs; ++pair)
@@ -39,7 +39,7 @@ inline objective::SequenceScores plain_scores(const parallel::Microbatch& batch,
                                               const at::Tensor& x, const at::Tensor& w) {
   const at::Tensor log_probs = at::log_softmax(at::matmul(x, w.t()), -1).flatten(0, 1);
   const at::Tensor targets = batch.targets.flatten();
-  const at::Tensor valid = targets.ne(kIgnoredTarget).to(at::kDouble);
+  const at::Tensor valid = targets.ne(objective::kIgnoredTarget).to(at::kDouble);
   const at::Tensor picked =
       log_probs.gather(1, targets.clamp_min(0).unsqueeze(1)).squeeze(1) * valid;
   const at::Tensor of =

@@ -90,7 +90,7 @@ TEST(Preference, EveryFormAndLossEqualsItsAutogradOnAnyLayout) {
 TEST(Preference, SequencesWithoutTargetsCountNothing) {
   expect_autograd(pairs({5, 1, 1, 6, 1, 1}), {{1, 1}, {2, 2}});  // one side, the other, both
   parallel::Microbatch masked = pairs();
-  masked.targets.fill_(kIgnoredTarget);
+  masked.targets.fill_(objective::kIgnoredTarget);
   expect_autograd(masked, {{1, 1}, {2, 2}});
 }
 

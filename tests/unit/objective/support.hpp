@@ -43,7 +43,7 @@ inline parallel::Microbatch batch_of_rows(std::int64_t rows) {
   parallel::Microbatch batch;
   batch.tokens = at::zeros({rows, kLength}, at::kLong);
   batch.targets = at::randint(kClasses, {rows, kLength}, random_of(11), at::kLong);
-  batch.targets.flatten().slice(0, 1, rows * kLength, 3).fill_(kIgnoredTarget);
+  batch.targets.flatten().slice(0, 1, rows * kLength, 3).fill_(objective::kIgnoredTarget);
   batch.positions = at::arange(kLength).expand({rows, kLength});
   batch.places = batch.positions;
   batch.step = 1;

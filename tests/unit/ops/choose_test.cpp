@@ -117,7 +117,8 @@ std::vector<Operation> operations() {
        [=](at::ScalarType type, Path path) { paged(type, path, false); }},
       {"linear_cross_entropy", "aten::log_softmax",
        [](at::ScalarType type, Path path) {
-         linear_cross_entropy(some({3, 8}, type), some({5, 8}, type), at::arange(3), {}, path);
+         objective::linear_cross_entropy(some({3, 8}, type), some({5, 8}, type), at::arange(3), {},
+                                         path);
        }},
   };
 }

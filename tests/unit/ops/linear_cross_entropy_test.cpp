@@ -10,13 +10,13 @@ namespace {
 at::Tensor reference_loss(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
                           const at::Tensor& row_weights) {
   const auto losses = at::nll_loss_nd(at::log_softmax(at::matmul(x, weight.t()), -1), targets, {},
-                                      at::Reduction::None, kIgnoredTarget);
+                                      at::Reduction::None, objective::kIgnoredTarget);
   return (row_weights.defined() ? losses * row_weights : losses).sum();
 }
 
 at::Tensor some_targets(std::int64_t rows, std::int64_t vocab) {
   auto targets = at::randint(0, vocab, {rows}, at::kLong);
-  for (std::int64_t i = 0; i < rows; i += 3) targets[i] = kIgnoredTarget;
+  for (std::int64_t i = 0; i < rows; i += 3) targets[i] = objective::kIgnoredTarget;
   return targets;
 }
 
@@ -38,12 +38,12 @@ void expect_the_composite(const Case& c, const Size& s, const at::Tensor& row_we
   const auto x = random({s.N, s.D}).to(c.dtype);
   const auto weight = random({s.V, s.D}).to(c.dtype);
   const auto type = c.dtype == at::kDouble ? at::kDouble : at::kFloat;
-  const LinearCrossEntropySetup setup{
+  const objective::LinearCrossEntropySetup setup{
       .grad_scale = 0.25,
       .chunk_rows = 16,
       .row_weights = row_weights.defined() ? row_weights.to(type) : at::Tensor()};
 
-  const auto out = linear_cross_entropy(x, weight, targets, setup, c.path);
+  const auto out = objective::linear_cross_entropy(x, weight, targets, setup, c.path);
 
   const auto exact_x = x.to(at::kDouble, false, true).requires_grad_();
   const auto exact_weight = weight.to(at::kDouble, false, true).requires_grad_();
@@ -77,24 +77,24 @@ TEST(LinearCrossEntropy, TokenScoresAreTheLogSoftmaxOfTheTargets) {
     const auto expected = at::log_softmax(logits, -1)
                               .gather(1, targets.clamp_min(0).unsqueeze(1))
                               .squeeze(1)
-                              .masked_fill(targets.eq(kIgnoredTarget), 0);
+                              .masked_fill(targets.eq(objective::kIgnoredTarget), 0);
 
-    const auto scores =
-        token_scores(x, weight, targets, {.chunk_rows = 8, .want_correct = true}, c.path);
+    const auto scores = objective::token_scores(x, weight, targets,
+                                                {.chunk_rows = 8, .want_correct = true}, c.path);
 
     EXPECT_EQ(scores.log_probs.scalar_type(), at::kDouble);
     expect_close(scores.log_probs, expected, c.tolerance, name(c) + " log-probabilities");
     if (c.dtype != at::kBFloat16) {  // rounding changes which class has the largest logit
       EXPECT_TRUE(scores.correct.equal(logits.argmax(1).eq(targets))) << name(c);
     }
-    EXPECT_TRUE(token_scores(x, weight, targets, {.chunk_rows = 8}, c.path)
+    EXPECT_TRUE(objective::token_scores(x, weight, targets, {.chunk_rows = 8}, c.path)
                     .log_probs.equal(scores.log_probs));
   }
 }
 
 TEST(LinearCrossEntropy, TakesTheFirstOfEqualLogitsAsTheLargest) {
-  const auto scores = token_scores(at::ones({2, 4}), at::ones({5, 4}), at::arange(2, at::kLong),
-                                   {.want_correct = true});
+  const auto scores = objective::token_scores(at::ones({2, 4}), at::ones({5, 4}),
+                                              at::arange(2, at::kLong), {.want_correct = true});
   EXPECT_TRUE(scores.correct[0].item<bool>());
   EXPECT_FALSE(scores.correct[1].item<bool>());
 }
@@ -104,10 +104,10 @@ TEST(LinearCrossEntropy, IsEmptyWithoutRows) {
   for (const auto& c : kLossCases) {
     const auto x = random({0, 8}).to(c.dtype);
     const auto weight = random({40, 8}).to(c.dtype);
-    const auto out = linear_cross_entropy(x, weight, none, {}, c.path);
+    const auto out = objective::linear_cross_entropy(x, weight, none, {}, c.path);
     EXPECT_EQ(out.loss_sum.item<double>(), 0);
     EXPECT_EQ(out.grad_weight.count_nonzero().item<std::int64_t>(), 0);
-    const auto scores = token_scores(x, weight, none, {.want_correct = true}, c.path);
+    const auto scores = objective::token_scores(x, weight, none, {.want_correct = true}, c.path);
     EXPECT_EQ(scores.log_probs.numel() + scores.correct.numel(), 0);
   }
 }
@@ -118,9 +118,10 @@ TEST(LinearCrossEntropy, KeepsTheInputGradientWithAFrozenHead) {
   for (const auto& c : kLossCases) {
     const auto x = random({20, 8}).to(c.dtype);
     const auto weight = random({40, 8}).to(c.dtype);
-    const auto both = linear_cross_entropy(x, weight, targets, {.chunk_rows = 8}, c.path);
-    const auto frozen = linear_cross_entropy(x, weight, targets,
-                                             {.chunk_rows = 8, .want_grad_weight = false}, c.path);
+    const auto both =
+        objective::linear_cross_entropy(x, weight, targets, {.chunk_rows = 8}, c.path);
+    const auto frozen = objective::linear_cross_entropy(
+        x, weight, targets, {.chunk_rows = 8, .want_grad_weight = false}, c.path);
 
     EXPECT_TRUE(frozen.grad_x.equal(both.grad_x));
     EXPECT_FALSE(frozen.grad_weight.defined());
@@ -129,10 +130,11 @@ TEST(LinearCrossEntropy, KeepsTheInputGradientWithAFrozenHead) {
 
 TEST(LinearCrossEntropy, IsZeroWithZeroGradientsForIgnoredTargets) {
   at::manual_seed(2);
-  const auto targets = at::full({9}, kIgnoredTarget, at::kLong);
+  const auto targets = at::full({9}, objective::kIgnoredTarget, at::kLong);
   for (const auto& c : kLossCases) {
-    const auto out = linear_cross_entropy(random({9, 8}).to(c.dtype), random({40, 8}).to(c.dtype),
-                                          targets, {.grad_scale = 1.0, .chunk_rows = 4}, c.path);
+    const auto out =
+        objective::linear_cross_entropy(random({9, 8}).to(c.dtype), random({40, 8}).to(c.dtype),
+                                        targets, {.grad_scale = 1.0, .chunk_rows = 4}, c.path);
 
     EXPECT_EQ(out.loss_sum.item<double>(), 0.0);
     EXPECT_EQ(out.grad_x.count_nonzero().item<std::int64_t>(), 0);
@@ -146,9 +148,10 @@ TEST(LinearCrossEntropy, GradScaleScalesGradientsNotTheLoss) {
   const auto weight = random({40, 8}).to(at::kFloat);
   const auto targets = some_targets(20, 40);
 
-  const auto one = linear_cross_entropy(x, weight, targets, {.grad_scale = 1.0, .chunk_rows = 8});
+  const auto one =
+      objective::linear_cross_entropy(x, weight, targets, {.grad_scale = 1.0, .chunk_rows = 8});
   const auto eighth =
-      linear_cross_entropy(x, weight, targets, {.grad_scale = 0.125, .chunk_rows = 8});
+      objective::linear_cross_entropy(x, weight, targets, {.grad_scale = 0.125, .chunk_rows = 8});
 
   EXPECT_TRUE(one.loss_sum.equal(eighth.loss_sum));
   expect_close(eighth.grad_x * 8, one.grad_x, 1e-6, "grad_x");
@@ -161,10 +164,10 @@ TEST(LinearCrossEntropy, LossDoesNotDependOnTheChunkSize) {
   const auto weight = random({90, 16}).to(at::kFloat);
   const auto targets = some_targets(37, 90);
   const auto whole =
-      linear_cross_entropy(x, weight, targets, {.grad_scale = 1.0, .chunk_rows = 1000});
+      objective::linear_cross_entropy(x, weight, targets, {.grad_scale = 1.0, .chunk_rows = 1000});
   for (const std::int64_t rows : {1, 5, 36, 37}) {
-    const auto chunked =
-        linear_cross_entropy(x, weight, targets, {.grad_scale = 1.0, .chunk_rows = rows});
+    const auto chunked = objective::linear_cross_entropy(x, weight, targets,
+                                                         {.grad_scale = 1.0, .chunk_rows = rows});
 
     expect_close(chunked.loss_sum, whole.loss_sum, 1e-6, "loss");
     expect_close(chunked.grad_weight, whole.grad_weight, 1e-5, "grad_weight");
@@ -177,9 +180,9 @@ TEST(LinearCrossEntropy, WithoutGradientsGivesTheSameLoss) {
   const auto weight = random({64, 8}).to(at::kBFloat16);
   const auto targets = some_targets(12, 64);
 
-  const auto with = linear_cross_entropy(x, weight, targets, {.chunk_rows = 8});
+  const auto with = objective::linear_cross_entropy(x, weight, targets, {.chunk_rows = 8});
   const auto without =
-      linear_cross_entropy(x, weight, targets, {.chunk_rows = 8, .want_grads = false});
+      objective::linear_cross_entropy(x, weight, targets, {.chunk_rows = 8, .want_grads = false});
 
   EXPECT_TRUE(with.loss_sum.equal(without.loss_sum));
   EXPECT_FALSE(without.grad_x.defined());
@@ -192,9 +195,9 @@ TEST(LinearCrossEntropy, IsTheSameFunctionTwice) {
   const auto targets = some_targets(70, 200);
 
   const auto first =
-      linear_cross_entropy(x, weight, targets, {.grad_scale = 1.0, .chunk_rows = 32});
+      objective::linear_cross_entropy(x, weight, targets, {.grad_scale = 1.0, .chunk_rows = 32});
   const auto second =
-      linear_cross_entropy(x, weight, targets, {.grad_scale = 1.0, .chunk_rows = 32});
+      objective::linear_cross_entropy(x, weight, targets, {.grad_scale = 1.0, .chunk_rows = 32});
 
   EXPECT_TRUE(first.loss_sum.equal(second.loss_sum));
   EXPECT_TRUE(first.grad_x.equal(second.grad_x));
@@ -204,7 +207,8 @@ TEST(LinearCrossEntropy, IsTheSameFunctionTwice) {
 TEST(LinearCrossEntropy, NamesATargetOutsideTheVocabulary) {
   for (const std::int64_t target : {-1, 40}) {
     try {
-      linear_cross_entropy(at::ones({1, 8}), at::ones({40, 8}), at::full({1}, target, at::kLong));
+      objective::linear_cross_entropy(at::ones({1, 8}), at::ones({40, 8}),
+                                      at::full({1}, target, at::kLong));
       FAIL() << "accepted target " << target;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::data);
