@@ -46,7 +46,7 @@ Story record_story() {
   }
   checkpoint::prune_checkpoints(run / "checkpoints", {.run_id = "run", .keep_last = 1},
                                 [](auto) {});
-  ops::append();
+  append();
   std::int64_t step = 0;
   for (std::size_t i = 0; i < story.calls.size(); ++i) {
     const DiskCall& call = story.calls[i];

@@ -78,10 +78,10 @@ class BatchLog {
     const auto append = [](auto& to, const auto& from) {
       to.insert(to.end(), from.begin(), from.end());
     };
-    ops::append(tokens_, batch.tokens);
-    ops::append(targets_, batch.targets);
-    ops::append(positions_, batch.positions);
-    ops::append(bounds_, batch.segment_bounds);
+    append(tokens_, batch.tokens);
+    append(targets_, batch.targets);
+    append(positions_, batch.positions);
+    append(bounds_, batch.segment_bounds);
     bounds_begin_.push_back(static_cast<std::int64_t>(bounds_.size()));
   }
 

@@ -42,7 +42,7 @@ class RunJobsTest : public Scratch {
     write_submission(place, {id, chain, time});
   }
 
-  /// Adds an attempt of job 7 that has saved step 5. If `verdict` is given, the attempt has this
+  /// Adds an attempt of job 7 that has saved step 5. If `action` is given, the attempt has this
   /// restart decision.
   void attempt(const std::string& action, const std::string& why = "") const {
     run().prepare();
