@@ -54,7 +54,7 @@ TEST_F(Hang, AStoppedRankEndsAllWithinTheTimeout) {
   EXPECT_EQ(status("stopped")["state"], "failed");
   EXPECT_EQ(status("stopped")["exit_code"], 5);
   EXPECT_EQ(saved_steps("stopped").front(), 3);
-  EXPECT_NE(stacks("stopped", 0).find("trireme::train_loop"), std::string::npos)
+  EXPECT_NE(stacks("stopped", 0).find("trireme::train::train_loop"), std::string::npos)
       << stacks("stopped", 0);
 }
 
@@ -68,7 +68,7 @@ TEST_F(Hang, ARankThatLivesButDoesNotMoveIsNamedWithTheCollectiveThatWaits) {
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(rank_code(rank), 5) << "rank " << rank << ": " << exit.err;
     EXPECT_EQ(failure_report("stuck", rank)["kind"], rank == 1 ? "hang" : "peer");
-    EXPECT_NE(stacks("stuck", rank).find("trireme::Step::run"), std::string::npos)
+    EXPECT_NE(stacks("stuck", rank).find("trireme::train::Step::run"), std::string::npos)
         << stacks("stuck", rank);
   }
   EXPECT_NE(stacks("stuck", 1).find("trireme::failpoint"), std::string::npos) << stacks("stuck", 1);
@@ -133,7 +133,7 @@ TEST_F(Hang, Sigusr1WritesStacksAndTrainingContinues) {
   const std::string text = read_file(file);
   EXPECT_NE(text.find(": SIGUSR1"), std::string::npos) << text;
   EXPECT_NE(text.find("(main)"), std::string::npos) << text;
-  EXPECT_NE(text.find("trireme::DataLoader::produce"), std::string::npos) << text;
+  EXPECT_NE(text.find("trireme::data::DataLoader::produce"), std::string::npos) << text;
 }
 
 /// The ranks that have arrived name the missing rank instead of waiting in MPI_Init for ever.

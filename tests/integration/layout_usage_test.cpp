@@ -40,7 +40,7 @@ TEST_F(LayoutUsage, LayoutsThatCannotBeComeWithAllReasonsAndTheNearest) {
     return trireme(keys);
   };
   expect_refused(pretrain("layout", {"--parallel.tp", "3", "--parallel.cp", "5"}, {.ranks = 2}), 2,
-                 {"parallel.tp * cp * pp = 15", "2 ranks", "2 cp = 10",
+                 {"parallel.tp * cp * pp = 15", "2 ranks", "2 x cp = 10",
                   "the nearest layout that works: --parallel."});
   expect_refused(
       pretrain("layout", {"--parallel.tp", "2", "--parallel.tp_chunks", "5000"}, {.ranks = 2}), 2,

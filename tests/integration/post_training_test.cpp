@@ -210,7 +210,7 @@ TEST_F(PostTraining, DataOfAnotherModelOrTaskIsRefused) {
 
   expect_refused(mpirun(1, {TRIREME_PROGRAM, "distill", "--run", path("adapted").string(),
                             "--distill.teacher", path("start").string()}),
-                 2, {"of a run of `trireme sft`", "--init"});
+                 2, {"to a run of `trireme sft`", "--init"});
 
   {
     std::ofstream texts(path("texts.jsonl"));  // every word of two letters
@@ -244,7 +244,7 @@ TEST_F(PostTraining, DataOfAnotherModelOrTaskIsRefused) {
   refused(distill, "start", {}, {"distill.teacher", "another tokenizer", "choose another teacher"});
   expect_refused(trireme({"distill", "--init", path("start").string(), "--data",
                           path("chats").string(), "--run", path("foreign").string()}),
-                 2, {"distill.teacher = ''", "distill needs a teacher", "Hugging Face folder"});
+                 2, {"distill.teacher = ''", "distill needs a teacher", "Hugging Face directory"});
   const TaskCase taught{"distill", "distill", "chats", {}};
   expect_refused(train(taught, "foreign", "start", {.ranks = 1},
                        {"--distill.teacher", path("nobody").string()}),
@@ -277,7 +277,8 @@ TEST_F(PostTraining, AnUnsuitableInitialModelIsRefused) {
   };
   const std::string start = path("start").string();
   expect_refused(sft({}), 2, {"sft starts from a trained model", "--init"});
-  expect_refused(sft({"--init", start, "--data", set().string()}), 2, {"of kind pretrain, sft"});
+  expect_refused(sft({"--init", start, "--data", set().string()}), 2,
+                 {"has kind pretrain, but sft is required"});
   expect_refused(sft({"--init", start, "--model.hidden_size", "64"}), 2, {"model.hidden_size"});
   expect_refused(sft({"--init", start, "--sft.token_weights", "what is=2"}), 2,
                  {"sft.token_weights"});
