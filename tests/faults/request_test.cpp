@@ -1,9 +1,11 @@
 /// Tests requests to save or stop, from signals, files and the scheduler's time limit, and what
 /// remains if mpirun itself is stopped.
 
+#include <chrono>
 #include <csignal>
 #include <ctime>
 #include <fstream>
+#include <thread>
 
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
@@ -220,7 +222,9 @@ TEST_F(Request, TermTwiceStopsAndASecondIntEndsAtOnce) {
     const std::string run = "twice_" + std::to_string(number);
     const auto process =
         start(run, kEndless, {.fault = "train.forward:0:1:delay,train.forward:0:2:delay"});
-    wait_until_said(run, "steps 0 to");
+    wait_until_said(run, "compute peak");
+    // Wait for the delay in the first step. A stop before this step ends at once.
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
 
     process->signal(number);
     wait_until_said(run, "twice ends at once");
