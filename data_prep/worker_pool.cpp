@@ -1,12 +1,12 @@
 #include "data_prep/worker_pool.hpp"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/process/allowed_cpus.hpp"
 
 namespace trireme::data_prep {
 namespace {
@@ -75,10 +75,9 @@ void WorkerPool::work(int worker) {
 int thread_count(std::int64_t requested) {
   TRIREME_ASSERT(requested >= 0 && requested <= kMaxThreads);
   if (requested != 0) return static_cast<int>(requested);
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof set, &set) == 0)
-    return std::clamp(CPU_COUNT(&set), 1, kMaxThreads);
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
+  const std::size_t allowed = allowed_cpus().size();
+  return std::clamp(static_cast<int>(allowed > 0 ? allowed : std::thread::hardware_concurrency()),
+                    1, kMaxThreads);
 }
 
 }  // namespace trireme::data_prep

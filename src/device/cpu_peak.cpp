@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/process/allowed_cpus.hpp"
 #include "ops/cpu/kernels.hpp"
 
 namespace trireme::device {
@@ -79,15 +80,12 @@ std::string core_of(int cpu) {
 }  // namespace
 
 std::vector<int> one_cpu_per_core(std::size_t limit) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0)
-    CPU_SET(0, &allowed);  // more than CPU_SETSIZE processors
   std::vector<int> cpus;
   std::set<std::string> cores;
-  for (int cpu = 0; cpu < CPU_SETSIZE && cpus.size() < limit; ++cpu) {
-    if (CPU_ISSET(cpu, &allowed) && cores.insert(core_of(cpu)).second) cpus.push_back(cpu);
+  for (const int cpu : allowed_cpus()) {
+    if (cpus.size() < limit && cores.insert(core_of(cpu)).second) cpus.push_back(cpu);
   }
+  if (cpus.empty()) cpus.push_back(0);  // the allowed CPUs are unknown
   return cpus;
 }
 

@@ -1,6 +1,5 @@
 #include "job/doctor/rank_facts.hpp"
 
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 #include "core/files/file.hpp"
 #include "core/files/json_lines.hpp"
 #include "core/hash/xxh3.hpp"
+#include "core/process/allowed_cpus.hpp"
 #include "scheduler/scheduler.hpp"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): no POSIX header declares it
@@ -46,17 +46,6 @@ std::map<std::string, std::string> compared_variables() {
     found[std::string(text.substr(0, equals))] = text.substr(equals + 1);
   }
   return found;
-}
-
-std::vector<std::int64_t> allowed() {
-  std::vector<std::int64_t> cpus;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-  }
-  return cpus;
 }
 
 std::int64_t hard_limit(decltype(RLIMIT_NOFILE) what) {
@@ -124,7 +113,8 @@ RankFacts own_facts(const comm::LaunchInfo& launch, std::int64_t threads) {
   facts.device.host = launch.hostname;
   facts.device.has_gpus = scheduler::scheduler().gave_gpus();
   facts.node = launch.node;
-  facts.cpus = allowed();
+  const std::vector<int> cpus = allowed_cpus();
+  facts.cpus.assign(cpus.begin(), cpus.end());
   facts.node_cpus = std::thread::hardware_concurrency();
   facts.threads = threads;
   facts.max_files = hard_limit(RLIMIT_NOFILE);

@@ -10,6 +10,7 @@
 #include "comm/scalars.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
+#include "core/process/allowed_cpus.hpp"
 
 namespace trireme::train {
 namespace {
@@ -95,13 +96,11 @@ std::vector<DeviceUse> gather_device_use(comm::Communicator& world, const Device
   return all;
 }
 
-std::vector<std::uint64_t> allowed_cpus() {
+std::vector<std::uint64_t> allowed_cpu_mask() {
   std::vector<std::uint64_t> mask(kMaskWords);
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return mask;
-  for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) mask[cpu / 64] |= std::uint64_t{1} << (cpu % 64);
+  for (const int cpu : allowed_cpus()) {
+    const auto bit = static_cast<std::size_t>(cpu);
+    mask[bit / 64] |= std::uint64_t{1} << (bit % 64);
   }
   return mask;
 }

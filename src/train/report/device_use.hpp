@@ -24,6 +24,6 @@ std::string describe_devices(const std::vector<DeviceUse>& ranks);
 std::vector<DeviceUse> gather_device_use(comm::Communicator& world, const DeviceUse& mine);
 
 /// Returns the CPU affinity mask of this process.
-std::vector<std::uint64_t> allowed_cpus();
+std::vector<std::uint64_t> allowed_cpu_mask();
 
 }  // namespace trireme::train

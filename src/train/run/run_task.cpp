@@ -111,7 +111,7 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
   const at::Device device = run.model.registry.device();
   const std::string devices = describe_devices(gather_device_use(
       run.world(), {launch.node, device.is_cuda() ? device.index() : -1, device::num_visible_gpus(),
-                    at::get_num_threads(), allowed_cpus()}));
+                    at::get_num_threads(), allowed_cpu_mask()}));
   if (run.world().rank() == 0) write_file_atomic(request.folder.config(), request.keys.to_toml());
   log::info(formatted(
       "{} ({}) on {}, device {}, {}, {} a rank", counted(run.world().size(), "rank"),
