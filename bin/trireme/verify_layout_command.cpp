@@ -147,7 +147,7 @@ int run(const VerifyLayoutSettings& settings, const comm::Launch& launch) {
   const std::vector<int> nodes = comm::all_gather_value(world, launch.info().node, "nodes");
   comparison = train::verify_layout(used, settings.config, settings.steps, device, nodes);
   const bool equal =
-      comm::broadcast_value<std::int64_t>(world, comparison.equal() ? 1 : 0, 0, "verdict") == 1;
+      comm::broadcast_value<std::int64_t>(world, comparison.equal() ? 1 : 0, 0, "comparison") == 1;
   if (world.rank() == 0)
     print_comparison(settings, comparison, world.size(), used.backend(), device);
   return equal ? kExitDone : kExitUnequal;

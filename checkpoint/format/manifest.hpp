@@ -21,7 +21,7 @@ struct SavedSlice {
   std::string dataset;      // path inside that file
   std::uint64_t at = 0;     // byte position of the elements in that file
   parallel::Slice part;     // the elements in global coordinates
-  std::string hash;         // of the elements: crc32c (8 digits); old files: xxh3-128 (32)
+  std::string hash;         // hash of the elements: crc32c (8 digits); old files: xxh3-128 (32)
 };
 
 struct SavedTensor {

@@ -12,7 +12,7 @@ struct PruneOptions {
   std::string run_id;
   std::int64_t keep_last = 2;   // number of newest good checkpoints to keep, at least 1
   std::int64_t keep_every = 0;  // also keep all steps that are divisible by this number; 0: none
-  // also keep this number of checkpoints with the lowest kValidLossValue
+  // keep this number of checkpoints with the lowest kValidLossValue
   std::int64_t keep_best = 0;
   /// Steps that this process has saved or verified. For these steps, only the sizes of the files
   /// are checked.

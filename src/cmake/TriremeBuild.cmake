@@ -49,7 +49,7 @@ function(trireme_optimize_little)
   endforeach()
 endfunction()
 
-# What most files include, compiled once: trireme_add_pch(NAME HEADERS <h> ... LINKS dep ... OPTIONS -x ...). A target that uses it
+# Precompiles the headers that most files include: trireme_add_pch(NAME HEADERS <h> ... LINKS dep ... OPTIONS -x ...). A target that uses it
 # (trireme_use_pch) must have the same options. Every file still names what it needs: TRIREME_UNITY=OFF compiles without.
 set(TRIREME_COMMON_HEADERS <algorithm> <array> <cstdint> <filesystem> <functional> <map> <memory> <mutex> <optional> <ostream> <span>
                            <string> <string_view> <vector> <nlohmann/json.hpp>)

@@ -1,4 +1,4 @@
-# What this build has, printed once at the end of configure.
+# Prints once, at the end of configure, which parts this build has.
 message(STATUS "trireme ${PROJECT_VERSION} (${CMAKE_BUILD_TYPE})")
 message(STATUS "  LibTorch      ${TRIREME_WITH_TORCH} ${TRIREME_TORCH_VERSION} ${TRIREME_TORCH_DIR}")
 message(STATUS "  MPI           ${TRIREME_WITH_MPI} ${MPI_CXX_LIBRARY_VERSION_STRING}")

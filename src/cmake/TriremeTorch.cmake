@@ -50,7 +50,7 @@ set(nccl_prefixes ${TRIREME_NCCL_ROOT} ${site_packages}/nvidia/nccl $ENV{NCCL_HO
 find_path(TRIREME_CUDA_INCLUDE cuda_runtime_api.h PATHS ${cuda_prefixes} PATH_SUFFIXES include NO_DEFAULT_PATH)
 find_path(TRIREME_NCCL_INCLUDE nccl.h PATHS ${nccl_prefixes} PATH_SUFFIXES include NO_DEFAULT_PATH)
 
-# What cuda_runtime_api.h includes comes in a wheel of its own since CUDA 13; a toolkit has both.
+# The headers that cuda_runtime_api.h includes come in a wheel of its own since CUDA 13; a toolkit has both.
 find_path(TRIREME_CUDA_CRT_INCLUDE crt/host_defines.h PATHS ${TRIREME_CUDA_INCLUDE} ${cuda_prefixes} PATH_SUFFIXES include NO_DEFAULT_PATH)
 find_path(TRIREME_CUDA_CRT_INCLUDE crt/host_defines.h)
 set(cuda_include_flags "SHELL:-idirafter ${TRIREME_CUDA_INCLUDE}")

@@ -61,7 +61,7 @@ class Recorder {
   mutable std::mutex mutex_;
   std::vector<CommRecord> ring_;  // sequence s is at (s - 1) % length_
   std::uint64_t last_ = 0;
-  // by operation; map nodes have stable addresses
+  // The key is the operation. Pointers to map nodes stay valid.
   std::map<std::string, std::map<std::string, Row>> rows_;
 };
 

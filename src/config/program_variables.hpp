@@ -9,7 +9,7 @@ namespace trireme::config {
 inline constexpr std::array<std::string_view, 28> kProgramVariables{
     // programs: failure injection
     "TRIREME_FAULT", "TRIREME_ALLOW_FAULTS",
-    // also read by programs without this configuration key
+    // a key that programs without the configuration read, too
     "TRIREME_TRAIN_START_TIMEOUT_S",
     // slurm/env.sh
     "TRIREME_HOME", "TRIREME_MODULES", "TRIREME_BIN", "TRIREME_RUNS", "TRIREME_LAUNCH",

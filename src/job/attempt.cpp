@@ -27,7 +27,7 @@ std::int64_t count_in(const char* variable) {
   return text == nullptr ? 0 : std::max<std::int64_t>(0, parse_integer(text).value_or(0));
 }
 
-constexpr std::size_t kMaxVerdictBytes = std::size_t{1} << 20;
+constexpr std::size_t kMaxReportBytes = std::size_t{1} << 20;
 
 /// Returns the current time: "2026-01-31T12:00:00.123Z".
 std::string utc_now() {
@@ -132,7 +132,7 @@ std::vector<FailureReport> read_failure_reports(const RunDirectory& folder) {
     if (it->path().extension() != ".json") continue;
     try {
       const std::string where = it->path().string();
-      const Json json = read_json(where, {.max_bytes = kMaxVerdictBytes});
+      const Json json = read_json(where, {.max_bytes = kMaxReportBytes});
       failure_reports.push_back(take_failure_report(json, where));
       failure_reports.back().place = take_attempt_id(json, where);
     } catch (const Error&) {  // skip a file that is damaged or was written by another program

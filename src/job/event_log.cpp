@@ -26,23 +26,23 @@ constexpr std::size_t kMaxJournalBytes = std::size_t{1} << 30;
 /// thread that hangs in a write.
 constexpr std::chrono::seconds kPatience(3);
 
-constexpr const char* kWhereJournal = "journal.jsonl";
+constexpr const char* kWhereEventLog = "journal.jsonl";
 
 std::int64_t integer(const Json& line, const char* key) {
-  return json_get<std::int64_t>(line, key, kWhereJournal);
+  return json_get<std::int64_t>(line, key, kWhereEventLog);
 }
 
 std::string text(const Json& line, const char* key) {
-  return json_get<std::string>(line, key, kWhereJournal);
+  return json_get<std::string>(line, key, kWhereEventLog);
 }
 
 std::vector<std::string> texts(const Json& line, const char* key) {
   const auto found = line.find(key);
   if (found == line.end() || !found->is_array())
-    fail(ErrorKind::data, "{}: {} must be an array", kWhereJournal, key);
+    fail(ErrorKind::data, "{}: {} must be an array", kWhereEventLog, key);
   std::vector<std::string> all;
   for (const Json& one : *found) {
-    if (!one.is_string()) fail(ErrorKind::data, "{}: {} must hold texts", kWhereJournal, key);
+    if (!one.is_string()) fail(ErrorKind::data, "{}: {} must hold texts", kWhereEventLog, key);
     all.push_back(one.get<std::string>());
   }
   return all;
@@ -56,14 +56,14 @@ std::int64_t step_or_none(const Json& line, const char* key) {
 
 AttemptStart start_in(const Json& line) {
   AttemptStart start;
-  start.place = take_attempt_id(line, kWhereJournal);
+  start.place = take_attempt_id(line, kWhereEventLog);
   start.nodes = texts(line, "nodes");
   start.ranks = integer(line, "ranks");
   start.resumed_from = step_or_none(line, "resumed_from");
-  if (line.contains("job_end")) start.job_end = json_get<double>(line, "job_end", kWhereJournal);
+  if (line.contains("job_end")) start.job_end = json_get<double>(line, "job_end", kWhereEventLog);
   const auto hashes = line.find("hashes");
   if (hashes == line.end() || !hashes->is_object())
-    fail(ErrorKind::data, "{}: hashes must be an object", kWhereJournal);
+    fail(ErrorKind::data, "{}: hashes must be an object", kWhereEventLog);
   for (const auto& [name, value] : hashes->items())
     start.hashes[name] = text(*hashes, name.c_str());
   return start;
@@ -75,7 +75,7 @@ Decision decision_in(const Json& line) {
   decision.why = text(line, "why");
   decision.exit_code = static_cast<int>(integer(line, "exit_code"));
   const auto cause = line.find("root_cause");
-  if (cause == line.end()) fail(ErrorKind::data, "{}: root_cause is missing", kWhereJournal);
+  if (cause == line.end()) fail(ErrorKind::data, "{}: root_cause is missing", kWhereEventLog);
   decision.root_cause = {integer(*cause, "rank"), text(*cause, "host"), text(*cause, "kind"),
                          text(*cause, "message")};
   decision.step_before = integer(line, "step_before");
@@ -93,7 +93,7 @@ void take_event(const std::string& event, double time, const Json& line, Attempt
     attempt.start = start_in(line);
   } else if (event == "ready") {
     attempt.ready =
-        AttemptReady{integer(line, "step"), json_get<double>(line, "start_s", kWhereJournal)};
+        AttemptReady{integer(line, "step"), json_get<double>(line, "start_s", kWhereEventLog)};
     attempt.ready_at = time;
   } else if (event == "commit") {
     attempt.committed = integer(line, "step");
@@ -101,14 +101,14 @@ void take_event(const std::string& event, double time, const Json& line, Attempt
   } else if (event == "request") {
     attempt.requests.push_back({text(line, "want"), text(line, "by"), integer(line, "step")});
   } else if (event == "verdict") {
-    attempt.failure_reports.push_back(take_failure_report(line, kWhereJournal));
+    attempt.failure_reports.push_back(take_failure_report(line, kWhereEventLog));
   } else if (event == "end") {
     attempt.end = AttemptEnd{text(line, "state"), static_cast<int>(integer(line, "exit_code")),
                              integer(line, "step")};
     attempt.ended_at = time;
   } else if (event == "decision") {
     attempt.decision = decision_in(line);
-    attempt.decided_place = take_attempt_id(line, kWhereJournal);
+    attempt.decided_place = take_attempt_id(line, kWhereEventLog);
   }
 }
 
@@ -136,10 +136,10 @@ void put_start(Json& object, const AttemptStart& start) {
 /// of order or not an event, changes nothing and returns false.
 bool take_line(std::string_view line, EventLogContent& content) {
   try {
-    const Json json = parse_json(line, kWhereJournal);
+    const Json json = parse_json(line, kWhereEventLog);
     const std::int64_t seq = integer(json, "seq");
     const std::int64_t number = integer(json, "leg");
-    const double time = json_get<double>(json, "time", kWhereJournal);
+    const double time = json_get<double>(json, "time", kWhereEventLog);
     const std::string event = text(json, "event");
     const std::int64_t newest = content.attempts.empty() ? 0 : content.attempts.back().number;
     if (number < 1) return false;

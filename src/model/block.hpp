@@ -82,9 +82,9 @@ class Block : public Layer {
                                   const ops::QueryKeyValue& heads) const;
   [[nodiscard]] at::Tensor plain_attention(const parallel::Microbatch& batch,
                                            const ops::QueryKeyValue& heads) const;
-  /// With selective activation checkpointing: recomputes the norm of x and gathers it.
+  /// Recomputes the norm of x and gathers it, for selective activation checkpointing.
   [[nodiscard]] RecomputeFn recompute_norm(const at::Tensor& x, parallel::WeightRef norm) const;
-  /// With selective activation checkpointing: recomputes the hidden MLP values.
+  /// Recomputes the hidden MLP values, for selective activation checkpointing.
   [[nodiscard]] RecomputeFn recompute_activation(const at::Tensor& gate_up) const;
 
   const LayerContext& context_;

@@ -178,12 +178,12 @@ class Linear {
 
   [[nodiscard]] LowRank low_rank() const { return {source_.registry, kept_->adapters}; }
 
-  /// In backward: returns the gradient of A x, undefined without adapters.
+  /// Returns the gradient of A x for the backward pass; undefined without adapters.
   [[nodiscard]] at::Tensor inner_grad(const at::Tensor& grad_y) const {
     return adapted() ? low_rank().inner_grad(inner_, grad_y) : at::Tensor();
   }
 
-  /// In backward: schedules the gradients of all trainable weights.
+  /// Schedules the gradients of all trainable weights; the backward pass calls it.
   void give(const at::Tensor& grad_y, const at::Tensor& inner_grad) const {
     if (!source_.trained() && !adapted()) return;
     // now, because backward frees its inputs

@@ -26,8 +26,8 @@ class Objective {
 
   [[nodiscard]] virtual LossTerm term() const { return LossTerm::target; }
 
-  /// With pipeline stages: called before the passes of these micro-batches on every rank of pp
-  /// (collective). Computes reference values that forward() or evaluate() needs.
+  /// Computes reference values that forward() or evaluate() needs. Every rank of pp calls it before
+  /// the passes of these micro-batches (collective).
   virtual void prepare(std::span<const parallel::Microbatch> /*micro_batches*/) {}
 
   /// Computes the loss from hidden [B, T, D], the model's states after the final norm. Returns the

@@ -26,7 +26,7 @@ inline constexpr std::array<std::string_view, 3> kLogProbForms{"sum", "mean",
 ///   ipo      (m - 1 / (2 beta))^2
 enum class PairLoss { sigmoid, ipo };
 
-// in the order of PairLoss
+// The order is that of PairLoss.
 inline constexpr std::array<std::string_view, 2> kPairLosses{"sigmoid", "ipo"};
 
 /// Values of dpo.score: the targets that count. `all`: every assistant message,

@@ -30,7 +30,7 @@ at::Tensor sequences_of(const parallel::Microbatch& batch, const TargetRows& tar
 
 SequenceScores sum_sequences(std::int64_t num_pairs, const at::Tensor& sequences,
                              const at::Tensor& log_probs, const parallel::ContextGroup& context) {
-  // On the host, because a GPU adds in no fixed order.
+  // Add on the host, because a GPU adds in no fixed order.
   const at::Tensor values = log_probs.to(at::kCPU);
   SequenceScores scores{zeros_of_sequences(num_pairs), zeros_of_sequences(num_pairs)};
   scores.sums.index_add_(0, sequences, values);

@@ -59,7 +59,7 @@ std::vector<PairScore> pair_scores(const parallel::Microbatch& batch, const Sequ
 /// identifies its data set, length, tokens and targets.
 class StoredReference final : public ReferenceScores {
  public:
-  /// Of two scores with the same key, the first is used. `where` names their origin in errors.
+  /// If two scores have the same key, the first is used. `where` names their origin in errors.
   StoredReference(std::span<const PairScore> scores, std::string where,
                   const parallel::ContextGroup& context = {});
 

@@ -17,7 +17,7 @@ struct PagedSequence {
   std::int64_t first_row = 0;
   std::int64_t num_rows = 0;
   std::int64_t before = 0;           // number of tokens already in the cache
-  std::vector<std::int32_t> blocks;  // of all tokens, including these rows, in order
+  std::vector<std::int32_t> blocks;  // blocks of all tokens in order, including these rows
 };
 
 /// The blocks of one layer. Blocks of one head are adjacent, so a sequence with consecutive blocks

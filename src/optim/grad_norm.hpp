@@ -7,8 +7,8 @@ namespace trireme::optim {
 
 /// Values about an update that all ranks know before they change their weights.
 struct GradSummary {
-  double norm = 0;      // of all parameters' gradients, each parameter once
-  double own_norm = 0;  // of the gradients that this rank updates with; used for clipping
+  double norm = 0;      // norm over all parameters, each counted once
+  double own_norm = 0;  // norm of the gradients that this rank updates with; clips
   bool finite = true;   // true if all gradients and losses of all ranks are finite
   double loss_sum = 0;  // loss sum of this rank
 };

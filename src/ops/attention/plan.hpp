@@ -38,7 +38,7 @@ using RowPositions = std::vector<std::vector<TokenRange>>;
 struct AttentionSetup {
   double scale = 1.0;  // factor of the scores, usually 1 / sqrt(D)
   bool causal = true;
-  RowBounds bounds = {};  // of the whole row, even if tensors hold only a part of it
+  RowBounds bounds = {};  // bounds in the whole row, even if tensors hold only a part of it
   RowPositions query_positions = {};
   RowPositions key_positions = {};
   bool wide = false;  // results in fp32 (fp64 for fp64), to be merged with other parts of a softmax

@@ -175,7 +175,7 @@ struct PagedAttention {
   const void* values;  // [kv_heads, num_blocks, 16 / w, width, w]
   void* out;           // head h of a row is at h * width
   std::int64_t out_row_stride;
-  const std::int32_t* blocks;  // of the sequence, in order
+  const std::int32_t* blocks;  // blocks of the sequence, in order
   float* scratch;              // 2 * width + 16 per query head and row
   const KeyInterval* seen;     // tokens that each row sees; both ends rise from row to row
   std::int64_t first_row;

@@ -200,7 +200,7 @@ class UnitReduction : public GradReduction {
   std::int64_t waiting_bytes_ = 0;    // bytes of the unit in flight
 };
 
-/// With ZeRO: reduce-scatters each unit. ZeRO-1 does this in the last backward pass; ZeRO-2 and 3
+/// Reduce-scatters each unit, for ZeRO. ZeRO-1 does this in the last backward pass; ZeRO-2 and 3
 /// do it in every backward pass, because they do not keep whole gradients. At the end, an
 /// all-reduce sums the results of the replicas.
 class UnitReduceScatter final : public UnitReduction {

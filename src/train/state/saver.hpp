@@ -24,7 +24,7 @@ class CheckpointSaver {
   /// pruned.
   void on_commit(std::function<void(std::int64_t)> note) { on_commit_ = std::move(note); }
 
-  /// With checkpoint.async: allocates this rank's copy buffer of `bytes` during the first steps.
+  /// If checkpoint.async is set, allocates this rank's copy buffer of `bytes` during the first steps.
   /// Not collective.
   void reserve(std::size_t bytes);
 

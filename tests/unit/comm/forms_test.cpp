@@ -23,7 +23,7 @@ thread_local std::size_t t_largest = 0;  // allocation of this thread
 
 }  // namespace
 
-// Not inlined, because the compiler takes malloc and delete for a mismatch.
+// This function is not inlined, because the compiler takes malloc and delete for a mismatch.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   t_largest = std::max(t_largest, size);
   if (void* const memory = std::malloc(size)) return memory;
