@@ -43,7 +43,7 @@ std::string fill_batch(TrainConfig& train, const OpenValueFacts& facts, Problems
   if (train.global_batch != 0) return "";
   train.global_batch = (kSmallestChosenBatch + sequences - 1) / sequences * sequences;
   return formatted(
-      "train.global_batch = {} is chosen: the next multiple of {} from {}; set train.accumulation or train.global_batch to change it",
+      "train.global_batch = {} is chosen: the smallest multiple of {} that is at least {}; set train.accumulation or train.global_batch to change it",
       train.global_batch, factors, kSmallestChosenBatch);
 }
 
