@@ -135,7 +135,8 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
 }
 
 /// Copies resolved values into `config` in place. The keys of the run point to members of `config`,
-/// also to elements of its lists of own keys (core/own_keys.hpp), which a move would free.
+/// also to elements of its lists of own keys (core/own_keys.hpp), which a move would free. Both sides
+/// have lists of the same length, so the copy keeps the elements.
 void set_values(RunConfig& config, const RunConfig& resolved) {
   config = resolved;
 }
