@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "core/background_log.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
@@ -73,8 +74,7 @@ void ProgressLine::write(const MetricsLine& line) {
       format("%.1f%%", 100 * line.value("comm_exposed_s") / step_time_s),
       line.value("skipped") != 0 ? "  skipped (overflow)" : "", remaining);
   if (terminal_) {
-    std::fprintf(stderr, "\r\033[K%s", text.c_str());
-    std::fflush(stderr);
+    log::redraw(text);
     open_ = true;
     if (step == total_steps_) pause();
   } else {
@@ -83,7 +83,7 @@ void ProgressLine::write(const MetricsLine& line) {
 }
 
 void ProgressLine::pause() {
-  if (open_) std::fputc('\n', stderr);
+  if (open_) log::end_redrawn();
   open_ = false;
 }
 

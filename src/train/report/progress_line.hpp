@@ -17,6 +17,9 @@ class ProgressLine final : public MetricsSink {
   /// Ends the redrawn line.
   void pause() override;
 
+  /// The lines go to the log, which has a thread of its own (core/background_log.hpp).
+  [[nodiscard]] bool writes_files() const override { return false; }
+
  private:
   [[nodiscard]] std::string eta(std::int64_t step, double step_time_s);
 

@@ -73,14 +73,14 @@ void RunRecord::start(std::int64_t own_step, std::map<std::string, std::string> 
          job::unrecorded_reports(job::read_failure_reports(run_.folder), before))
       event_log_->failure_report(failure_report, before.number);
   }
-  event_log_->start({run_.ranks.place, nodes_, run_.ranks.world.size(), std::move(hashes), own_step,
-                     job::job_end_from_environment()});
+  event_log_->start({run_.ranks.place, without_duplicates(hosts_), run_.ranks.world.size(),
+                     std::move(hashes), own_step, job::job_end_from_environment()});
   started_ = true;
 }
 
 void RunRecord::begin(std::int64_t step, std::int64_t own_step,
                       std::map<std::string, std::string> hashes) {
-  nodes_ = without_duplicates(comm::gather_texts(run_.ranks.world, run_.ranks.launch.hostname));
+  hosts_ = comm::gather_texts(run_.ranks.world, run_.ranks.launch.hostname);
   begun_ = true;
   step_ = step;
   if (run_.ranks.world.rank() != 0) return;

@@ -107,6 +107,7 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
                    {{"binary", run.beginning.fingerprint.at("binary")},
                     {"config", xxh3_128_hex(request.keys.to_toml())},
                     {"data", run.data.stream().content_hash()}});
+  run.services.metrics.set_hosts(run.record.hosts());
   const comm::LaunchInfo& launch = request.ranks.launch;
   const at::Device device = run.model.registry.device();
   const std::string devices = describe_devices(gather_device_use(

@@ -1,0 +1,24 @@
+#pragma once
+#include <string>
+
+/// Logging without waiting for the terminal or the log file, for the training loop.
+namespace trireme::log {
+
+/// While an object lives, a thread of its own writes the log lines of this process, so that a
+/// frozen file system does not delay the callers. If more than WriterThread::kMaxTasks lines wait,
+/// lines below `warn` are dropped, and one warning gives their number. Objects may be nested: the
+/// last destructor writes the remaining lines. Do not fork while an object lives.
+class Background {
+ public:
+  Background();
+  Background(const Background&) = delete;
+  Background& operator=(const Background&) = delete;
+  ~Background();
+};
+
+/// Replaces the current line of the terminal on stderr, in order with the log lines.
+void redraw(std::string line);
+/// Ends the line of redraw(), so that a log line begins on a line of its own.
+void end_redrawn();
+
+}  // namespace trireme::log
