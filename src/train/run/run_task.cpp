@@ -135,6 +135,12 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
                       run.request.folder.root.string()));
 }
 
+/// Copies resolved values into `config` in place. The keys of the run point to members of `config`,
+/// also to elements of its lists of own keys (core/own_keys.hpp), which a move would free.
+void set_values(RunConfig& config, const RunConfig& resolved) {
+  config = resolved;
+}
+
 /// Creates all parts of a run in order, then runs the training loop.
 int train_on(const RunRequest& run, RunConfig& config, RunRecord& record) {
   comm::Communicator& world = run.ranks.world;
@@ -143,11 +149,11 @@ int train_on(const RunRequest& run, RunConfig& config, RunRecord& record) {
   });
   const bool has_bf16 = preflight_ranks(run);
   const OpenChoice choice = choose_open_values(run, has_bf16);
-  config = choice.config;
+  set_values(config, choice.config);
   const auto data = comm::all_or_none(world, [&] {
     auto opened = open_data(run);
-    config = resolve_by_data(run, *opened);
-    config = resolve_by_start(run, *opened);
+    set_values(config, resolve_by_data(run, *opened));
+    set_values(config, resolve_by_start(run, *opened));
     preflight_run(run, *opened);
     throw_if_stop_requested();
     return opened;

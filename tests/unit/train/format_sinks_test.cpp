@@ -192,7 +192,7 @@ TEST_F(FormatSinks, PrometheusServesTheNumbersOfTheRun) {
     MetricsLine commit{MetricsLine::Kind::commit};
     sink.write(commit.add("committed_step", std::int64_t{12}).add("time", 1e9));
     const auto get = [&](const std::string& path, const std::string& host) {
-      const testing::HttpClient client(port);
+      testing::HttpClient client(port);
       EXPECT_TRUE(client.send("GET " + path + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n"));
       return client.answer();
     };

@@ -129,7 +129,7 @@ TEST_F(MetricsTest, ASumInAVoteHasTheBitsOfASumInRankOrder) {
     own.metrics.loss(losses[static_cast<std::size_t>(world.rank())], 1, 1);
     own.metrics.report({1, 1, 1, 1, 0, 1e-3, 1, false}, 1);
     const Metrics::Numbers numbers = own.metrics.begin_reduction();
-    EXPECT_EQ(numbers.sums.size() + numbers.maxima.size(), 9U) << "not a number for each rank";
+    EXPECT_EQ(numbers.sums.size() + numbers.maxima.size(), 10U) << "not a number for each rank";
     vote.post({.stop = world.rank() == 3, .trace = ~std::uint64_t{0}},
               {numbers.sums, numbers.maxima});
     EXPECT_FALSE(own.metrics.begin_reduction().sums.data()) << "a report travels once";
