@@ -7,6 +7,7 @@
 #include "ops/dropout.hpp"
 #include "ops/gated_activation.hpp"
 #include "ops/rms_norm.hpp"
+#include "ops/upload.hpp"
 
 namespace trireme::model {
 namespace {
@@ -234,7 +235,8 @@ at::Tensor Block::plain_attention(const parallel::Microbatch& batch,
   const std::int64_t repeat = heads.q.size(1) / heads.k.size(1);
   const at::Tensor keys = heads.k.repeat_interleave(repeat, 1);
   const at::Tensor values = heads.v.repeat_interleave(repeat, 1);
-  const ops::AttentionSetup setup = c.attention_setup(batch.bounds);
+  ops::AttentionSetup setup = c.attention_setup(batch.bounds);
+  setup.memo = batch.attention;
   const at::Tensor mask =
       ops::attention_mask(setup, batch.rows(), batch.length(), heads.q.device()).unsqueeze(1);
   const at::Tensor scores = heads.q.matmul(keys.transpose(-2, -1))
@@ -256,6 +258,7 @@ at::Tensor Block::plain_attention(const parallel::Microbatch& batch,
 at::Tensor Block::attend(const parallel::Microbatch& batch, const ops::QueryKeyValue& heads) const {
   if (batch.training && context_.config.attention_dropout > 0) return plain_attention(batch, heads);
   ops::AttentionSetup setup = context_.config.attention_setup(batch.bounds);
+  setup.memo = batch.attention;
   const parallel::ContextGroup& context = context_.context;
   if (context.size() > 1) {
     return parallel::context_attention(heads.q, heads.k, heads.v,
@@ -269,7 +272,7 @@ at::Tensor Block::attention_core(const parallel::Microbatch& batch, const at::Te
   ops::QueryKeyValue heads = split_heads(batch, qkv);
   if (!heads_.key_of_query.empty()) {  // repeat key heads for each query head
     const at::Tensor key_of_query =
-        at::tensor(heads_.key_of_query, at::TensorOptions().dtype(at::kLong)).to(qkv.device());
+        ops::upload(at::tensor(heads_.key_of_query, at::kLong), qkv.device());
     heads.k = heads.k.index_select(1, key_of_query);
     heads.v = heads.v.index_select(1, key_of_query);
   }
