@@ -22,6 +22,7 @@
 #include "device/device.hpp"
 #include "device/torch_errors.hpp"
 #include "job/doctor/findings.hpp"
+#include "ops/fp8.hpp"
 #include "train/health/memory_advice.hpp"
 #include "train/health/memory_need.hpp"
 #include "train/report/device_use.hpp"
@@ -75,10 +76,12 @@ bool preflight_ranks(const RunRequest& run) {
   comm::Communicator& world = run.ranks.world;
   const std::int64_t bf16 = comm::all_or_none(world, [&] {
     return device::with_torch_errors([&] {
-      return device::has_bf16(
-                 device::choose_device(run.config.train.device, run.ranks.launch.local_rank))
-                 ? 1
-                 : 0;
+      const at::Device device =
+          device::choose_device(run.config.train.device, run.ranks.launch.local_rank);
+      const std::string mistake = ops::fp8_device_mistake(
+          run.config.train.fp8, device::device_name(device), ops::cuda_capability(device));
+      if (!mistake.empty()) fail(ErrorKind::usage, "{}", mistake);
+      return device::has_bf16(device) ? 1 : 0;
     });
   });
   check_ranks(run);

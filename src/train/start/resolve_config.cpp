@@ -4,6 +4,7 @@
 
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "comm/agree.hpp"
+#include "core/by_name.hpp"
 #include "core/error.hpp"
 #include "core/join.hpp"
 #include "core/log.hpp"
@@ -99,6 +100,15 @@ void resolve_model(RunConfig& config, const config::ConfigSet& keys, const RunSt
   model::resolve(config.model, vocabulary);
 }
 
+/// Reports train.fp8 for a model without a matrix that is large enough.
+void check_fp8_linears(const RunConfig& config, Problems& problems) {
+  const auto linears = model::fp8_linears(config.model);
+  if (config.train.fp8 == "off" || std::ranges::count(linears, true) > 0) return;
+  problems.add(
+      "train.fp8", config.train.fp8,
+      "has no effect: no matrix of a block has at least 128 rows and columns, both divisible by 16. Set train.fp8 = off");
+}
+
 }  // namespace
 
 OpenChoice choose_open_values(const RunRequest& run, bool has_bf16) {
@@ -156,7 +166,10 @@ void resolve_shape(RunConfig& config, const config::ConfigSet& keys, const RunSt
          longest, config.model.max_seq_len);
   }
   check_layout(config.parallel,
-               {config.model, data.stream().seq_lens(), ranks, kept_local_steps(start)}, problems);
+               {config.model, data.stream().seq_lens(), ranks, kept_local_steps(start),
+                by_name<model::Fp8Mode>(model::kFp8Modes, config.train.fp8)},
+               problems);
+  check_fp8_linears(config, problems);
   model::check_targets(config.lora, config.model, problems);
   problems.throw_if_any();
   check_micro_batches(config.parallel, data::accumulation_steps_of(
