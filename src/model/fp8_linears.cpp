@@ -18,9 +18,11 @@ std::array<bool, kNumFp8Linears> fp8_linears(const ModelConfig& config) {
   const auto of = [&](BlockLinear which) { return shapes.at(static_cast<std::size_t>(which)); };
   using enum BlockLinear;
   const std::int64_t hidden = config.hidden_size;
+  const bool has_dense_mlp = !config.moe.in_layer(0);
   return {is_large(of(q).rows + of(k).rows + of(v).rows, hidden),
-          is_large(of(o).rows, of(o).columns), is_large(of(gate).rows + of(up).rows, hidden),
-          is_large(of(down).rows, of(down).columns)};
+          is_large(of(o).rows, of(o).columns),
+          has_dense_mlp && is_large(of(gate).rows + of(up).rows, hidden),
+          has_dense_mlp && is_large(of(down).rows, of(down).columns)};
 }
 
 }  // namespace trireme::model

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kOperands = 3;
 constexpr const char* kAmaxPurpose = "fp8 amax";
-constexpr std::size_t kDigits = 8;  // of an fp32 number in hexadecimal
+constexpr std::size_t kDigits = 8;  // an fp32 number in hexadecimal
 
 at::ScalarType format_of(Fp8Operand operand) {
   return operand == Fp8Operand::output_grad ? at::kFloat8_e5m2 : at::kFloat8_e4m3fn;

@@ -21,7 +21,7 @@ struct TransformerOptions {
   parallel::ContextGroup context = {};
   LoraConfig lora = {};  // if on: adapters are trained, all other weights are frozen
   parallel::ExpertGroup experts = {};
-  Fp8Mode fp8 = Fp8Mode::off;  // of training passes; all others use the dtype of the weights
+  Fp8Mode fp8 = Fp8Mode::off;  // training passes only; others use the dtype of weights
 };
 
 /// The saved activations of one micro-batch in one stage (T / t tokens with sequence parallelism).

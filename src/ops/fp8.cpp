@@ -56,7 +56,7 @@ at::Tensor row_amax_of(const at::Tensor& x) {
 }
 
 at::Tensor fp8_scale(const at::Tensor& amax, at::ScalarType format, bool power_of_two) {
-  // In fp64, so that every device rounds the quotient once.
+  // The quotient is rounded once, on every device.
   const at::Tensor wide = amax.to(at::kDouble).clamp_min(kLeastAmax);
   const at::Tensor scale = wide.reciprocal().mul_(largest_value(format)).to(at::kFloat);
   return power_of_two ? scale.log2().floor_().exp2_() : scale;
@@ -64,7 +64,8 @@ at::Tensor fp8_scale(const at::Tensor& amax, at::ScalarType format, bool power_o
 
 Fp8Matrix quantize_fp8(const at::Tensor& x, const at::Tensor& scale, at::ScalarType format) {
   const double largest = largest_value(format);
-  const at::Tensor scaled = x.to(at::kFloat).mul(scale).clamp_(-largest, largest);
+  // A scale with dimensions makes the product fp32 in one pass; a scalar tensor would not.
+  const at::Tensor scaled = x.mul(scale.view({-1, 1})).clamp_(-largest, largest);
   return {scaled.to(format).contiguous(), scale.reciprocal()};
 }
 

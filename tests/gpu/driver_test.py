@@ -169,7 +169,7 @@ class FormatsTest(unittest.TestCase):
 
 
 class PartsTest(unittest.TestCase):
-    """What parts make of the output of a program."""
+    """Parts read the output of a program, here of shell scripts."""
 
     def setUp(self):
         self.work = tempfile.mkdtemp()

@@ -14,7 +14,7 @@ REHEARSED_ARCH = "sm_80"
 FP8_MODES = ("tensorwise", "rowwise", "delayed")
 # Codes of e4m3 and e5m2 have relative errors of at most 2^-4 and 2^-3, which mostly cancel in the mean over thousands of targets.
 FP8_BOUND = 1e-2
-# The same codes and scales on both devices. bf16 activations differ by 2^-9, which changes some codes.
+# Both devices have the same codes and scales. bf16 activations differ by 2^-9, which changes some codes.
 FP8_FIRST_BOUND = 5e-3
 FP8_CAPABILITY = 8.9
 LADDER_BOUND = 2e-2  # bf16 on two paths; the bound of the part `losses`
