@@ -3,7 +3,6 @@
 
 #include "core/problems.hpp"
 #include "core/process/max_threads.hpp"
-#include "model/fp8_linears.hpp"
 #include "train/config/config.hpp"
 
 namespace trireme::train {

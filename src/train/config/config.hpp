@@ -3,7 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "core/by_name.hpp"
 #include "core/own_keys.hpp"
+#include "model/fp8_linears.hpp"
 #include "model/lora/lora_config.hpp"
 #include "optim/config.hpp"
 #include "parallel/config.hpp"
@@ -31,6 +33,11 @@ struct TrainConfig {
   double start_timeout_s = 300;
   std::int64_t max_skipped_steps = 5;
   std::int64_t hash_weights_every = 1000;
+
+  /// Returns the value of `fp8`, which must be valid.
+  [[nodiscard]] model::Fp8Mode fp8_mode() const {
+    return by_name<model::Fp8Mode>(model::kFp8Modes, fp8);
+  }
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {

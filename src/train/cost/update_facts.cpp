@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/by_name.hpp"
 #include "device/device.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
@@ -50,7 +49,7 @@ UpdateFacts facts_of_run(const RunConfig& config, int ranks) {
                        .length = train.seq_len,
                        .micro_steps = std::max<std::int64_t>(1, train.global_batch / at_once),
                        .path = ops::path_of(train.fused_ops),
-                       .fp8 = by_name<model::Fp8Mode>(model::kFp8Modes, train.fp8)},
+                       .fp8 = train.fp8_mode()},
                       config.lora);
 }
 

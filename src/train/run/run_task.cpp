@@ -22,7 +22,6 @@
 #include "device/device.hpp"
 #include "device/torch_errors.hpp"
 #include "job/doctor/findings.hpp"
-#include "ops/fp8.hpp"
 #include "train/health/memory_advice.hpp"
 #include "train/health/memory_need.hpp"
 #include "train/report/device_use.hpp"
@@ -78,9 +77,7 @@ bool preflight_ranks(const RunRequest& run) {
     return device::with_torch_errors([&] {
       const at::Device device =
           device::choose_device(run.config.train.device, run.ranks.launch.local_rank);
-      const std::string mistake = ops::fp8_device_mistake(
-          run.config.train.fp8, device::device_name(device), ops::cuda_capability(device));
-      if (!mistake.empty()) fail(ErrorKind::usage, "{}", mistake);
+      check_fp8_device(run.config.train, device);
       return device::has_bf16(device) ? 1 : 0;
     });
   });

@@ -4,12 +4,13 @@
 
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "comm/agree.hpp"
-#include "core/by_name.hpp"
 #include "core/error.hpp"
 #include "core/join.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
 #include "data/loader.hpp"
+#include "device/device.hpp"
+#include "ops/fp8.hpp"
 #include "optim/schedule.hpp"
 #include "text/chat/markers.hpp"
 #include "text/tokenizer.hpp"
@@ -100,16 +101,26 @@ void resolve_model(RunConfig& config, const config::ConfigSet& keys, const RunSt
   model::resolve(config.model, vocabulary);
 }
 
-/// Reports train.fp8 for a model without a matrix that is large enough.
+}  // namespace
+
+void check_fp8_device(const TrainConfig& train, at::Device device) {
+  if (train.fp8_mode() == model::Fp8Mode::off) return;
+  const std::string mistake =
+      ops::fp8_device_mistake(train.fp8, device::device_name(device), ops::cuda_capability(device));
+  if (!mistake.empty()) fail(ErrorKind::usage, "{}", mistake);
+  if (device.is_cuda() && train.precision != "auto" && train.precision != "bf16")
+    fail(ErrorKind::usage, "train.precision = {}, must be bf16 with train.fp8 = {} on a GPU",
+         train.precision, train.fp8);
+}
+
 void check_fp8_linears(const RunConfig& config, Problems& problems) {
   const auto linears = model::fp8_linears(config.model);
-  if (config.train.fp8 == "off" || std::ranges::count(linears, true) > 0) return;
+  if (config.train.fp8_mode() == model::Fp8Mode::off || std::ranges::count(linears, true) > 0)
+    return;
   problems.add(
       "train.fp8", config.train.fp8,
       "has no effect: no matrix of a block has at least 128 rows and columns, both divisible by 16. Set train.fp8 = off");
 }
-
-}  // namespace
 
 OpenChoice choose_open_values(const RunRequest& run, bool has_bf16) {
   comm::Communicator& world = run.ranks.world;
@@ -167,7 +178,7 @@ void resolve_shape(RunConfig& config, const config::ConfigSet& keys, const RunSt
   }
   check_layout(config.parallel,
                {config.model, data.stream().seq_lens(), ranks, kept_local_steps(start),
-                by_name<model::Fp8Mode>(model::kFp8Modes, config.train.fp8)},
+                config.train.fp8_mode()},
                problems);
   check_fp8_linears(config, problems);
   model::check_targets(config.lora, config.model, problems);

@@ -28,7 +28,7 @@ model::TransformerOptions model_options(const RunConfig& config, const parallel:
           parallel::context_group(mesh),
           config.lora,
           parallel::ExpertGroup(mesh),
-          by_name<model::Fp8Mode>(model::kFp8Modes, config.train.fp8)};
+          config.train.fp8_mode()};
 }
 
 /// Returns the parallel configuration without options that have no effect on this device.

@@ -7,7 +7,6 @@
 #include "comm/agree.hpp"
 #include "comm/liveness/activity.hpp"
 #include "comm/scalars.hpp"
-#include "core/by_name.hpp"
 #include "core/timer.hpp"
 #include "device/memory_count.hpp"
 #include "train/audit/update_count.hpp"
@@ -68,7 +67,7 @@ StepFigures measure_step(comm::Communicator& control, comm::Communicator& world,
   shape.optim = config.optim;
   shape.dtypes = device::precision_dtypes(config.train.precision);
   shape.path = ops::path_of(config.train.fused_ops);
-  shape.fp8 = by_name<model::Fp8Mode>(model::kFp8Modes, config.train.fp8);
+  shape.fp8 = config.train.fp8_mode();
   shape.device = bench.device;
   const double before_bytes = memory_high_water(bench.device);
   const device::MemoryCount memory;
