@@ -38,6 +38,7 @@ class Formula {
     if (!facts_.tokens_vary || facts_.parallel.zero < 3) weights();
     tensor();
     if (!facts_.tokens_vary) add_context_rows(facts_, coords_, units_, rows_);
+    add_fp8_rows(facts_, rank_, units_, rows_);
     stages();
     experts();
     std::sort(rows_.begin(), rows_.end(), [](const CollectiveRow& a, const CollectiveRow& b) {

@@ -22,6 +22,8 @@ UpdateFacts update_facts(const model::ModelConfig& model, const optim::OptimConf
                     update.micro_steps,
                     ranks};
   facts.lora = lora;
+  facts.fp8 = update.fp8;
+  facts.fp8_history = update.fp8 == model::Fp8Mode::delayed && update.step > 1;
   facts.fused = update.path == ops::Path::fast && dtypes.compute != at::kDouble &&
                 model.attention_dropout == 0;
   return facts;
@@ -46,7 +48,8 @@ UpdateFacts facts_of_run(const RunConfig& config, int ranks) {
                       {.rows = train.micro_batch,
                        .length = train.seq_len,
                        .micro_steps = std::max<std::int64_t>(1, train.global_batch / at_once),
-                       .path = ops::path_of(train.fused_ops)},
+                       .path = ops::path_of(train.fused_ops),
+                       .fp8 = train.fp8_mode()},
                       config.lora);
 }
 

@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "model/fp8_linears.hpp"
 #include "model/lora/lora_config.hpp"
 #include "model/stages/stages.hpp"
 #include "ops/path.hpp"
@@ -32,6 +33,8 @@ struct UpdateFacts {
   // Rows have different lengths, or a frozen model runs, too: values that depend on tokens have no
   // formula.
   bool tokens_vary = false;
+  model::Fp8Mode fp8 = model::Fp8Mode::off;
+  bool fp8_history = false;  // delayed: the scales of this step come from earlier ones
   // For planning: assume that experts receive equal numbers of tokens.
   bool even_experts = false;
   // The schedule that `schedule = auto` found.
@@ -105,6 +108,7 @@ struct UpdateShape {
   std::int64_t micro_steps = 1;
   std::int64_t step = 1;  // number of the step, from 1
   ops::Path path = ops::Path::fast;
+  model::Fp8Mode fp8 = model::Fp8Mode::off;
 };
 
 /// Returns the facts without those of a mesh: node levels and averages of local steps.

@@ -75,10 +75,10 @@ bool preflight_ranks(const RunRequest& run) {
   comm::Communicator& world = run.ranks.world;
   const std::int64_t bf16 = comm::all_or_none(world, [&] {
     return device::with_torch_errors([&] {
-      return device::has_bf16(
-                 device::choose_device(run.config.train.device, run.ranks.launch.local_rank))
-                 ? 1
-                 : 0;
+      const at::Device device =
+          device::choose_device(run.config.train.device, run.ranks.launch.local_rank);
+      check_fp8_device(run.config.train, device);
+      return device::has_bf16(device) ? 1 : 0;
     });
   });
   check_ranks(run);
