@@ -5,6 +5,7 @@
 #include "core/escape.hpp"
 #include "core/log.hpp"
 #include "core/process/failpoints.hpp"
+#include "core/progress.hpp"
 
 namespace trireme {
 namespace {
@@ -44,6 +45,7 @@ int run_command(const config::CommandLine& line, comm::Launch& launch,
   comm::all_or_none(launch.world(), [&] {
     failpoints_init(info.rank);
     work = line.parse(argc, argv);
+    if (info.rank != 0) progress_mode() = "none";
   });
   const std::string idle = comm::idle_tasks_warning(launch.variables(), command_text(argc, argv));
   if (!idle.empty()) log::warn(idle);
