@@ -64,7 +64,7 @@ void add_report_command(config::CommandLine& line) {
       .flag("--json", settings->json, "print the values of the report as JSON")
       .positional("RUN", &settings->runs, "run directories")
       .example("trireme report runs/first")
-      .example("trireme report runs/first runs/second --output both.html")
+      .example("trireme report runs/first runs/second --output runs/both.html")
       .example("trireme report runs/first --json")
       .run([settings] { return write_report(*settings); });
 }

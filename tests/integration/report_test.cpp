@@ -15,7 +15,7 @@ using testing::Arguments;
 using testing::Exit;
 
 constexpr double kPause_s = 3;
-constexpr double kExit_s = 1.5;  // the exit of the processes after their last record, under load
+constexpr double kExit_s = 2.5;  // the exit of the processes after their last record, under load
 
 class ReportTest : public testing::RunProgram {
  protected:
@@ -96,6 +96,18 @@ TEST_F(ReportTest, RefusesWhatIsNotARunAndAnOutputThatCannotBeWritten) {
   expect_refused(
       trireme({"report", path("small").string(), "-o", path("absent/report.html").string()}), 2,
       {"absent/report.html"});
+}
+
+TEST_F(ReportTest, ProgressHasTheFormOfItsOption) {
+  ASSERT_EQ(pretrain("shown", {"--train.steps", "2", "--progress", "json"}).code, 0);
+  const std::string log = read_file(path("shown.log.err"));
+  EXPECT_NE(log.find(R"({"progress":"train","done":1,"total":2,"unit":"steps")"), std::string::npos)
+      << log;
+  EXPECT_EQ(log.find('\r'), std::string::npos);
+  const std::string run = path("shown").string();
+  EXPECT_EQ(trireme({"checkpoint", "verify", run, "--progress", "none"}).code, 0);
+  expect_refused(trireme({"checkpoint", "verify", run, "--progress", "fast"}), 2,
+                 {"--progress fast", "auto, bar, log, json, none"});
 }
 
 }  // namespace
