@@ -75,7 +75,7 @@ struct Goodput {
   std::int64_t redone_steps = 0;
   std::int64_t committed_lost = 0;               // steps that were committed and had to be repeated
   double device_s = 0;                           // seconds of attempts, summed over their ranks
-  std::vector<std::string> notes;                // what could not be attributed, in plain words
+  std::vector<std::string> notes;                // facts that the files do not have, in plain words
   std::map<std::int64_t, std::int64_t> kept_to;  // by StepLine::attempt, if a step was repeated
 
   /// Returns true if the line belongs to a step that no later attempt repeated.

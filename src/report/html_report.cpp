@@ -15,7 +15,7 @@
 namespace trireme::report {
 namespace {
 
-constexpr std::size_t kMostBins = 1000;  // of the parts of a step
+constexpr std::size_t kMostBins = 1000;  // the parts of a step have at most this many points
 
 std::string base64(const std::vector<float>& values) {
   constexpr std::string_view kDigits =

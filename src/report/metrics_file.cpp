@@ -142,7 +142,7 @@ class Reader {
   std::int64_t attempt_ = 0;
   std::int64_t previous_step_ = -1;  // -1: unknown, at the start of an attempt
   bool has_attempts_ = false;        // the lines have the key `attempt`
-  bool has_steps_ = false;           // of this attempt
+  bool has_steps_ = false;           // this attempt has a line of a step
 };
 
 }  // namespace

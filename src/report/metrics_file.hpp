@@ -29,7 +29,7 @@ struct StepLine {
   double save_s = 0;
   double validation_s = 0;
   double peer_wait_s = kUnknown;
-  double energy_j = kUnknown;  // of one step, all ranks
+  double energy_j = kUnknown;  // energy of one step, all ranks together
   std::int32_t slowest_rank = -1;
   std::int32_t slowest_host = -1;   // index in MetricsFile::words
   std::int32_t slowest_phase = -1;  // index in MetricsFile::words

@@ -28,7 +28,7 @@ class ReportTest : public testing::RunProgram {
 
 TEST_F(ReportTest, TheGoodputOfAKilledRunAgreesWithAStopwatch) {
   const Arguments arguments{"--train.steps",      "12", "--checkpoint.every", "3",
-                            "--train.eval_every", "6",  "--data.split",       "0.1"};
+                            "--train.eval_every", "6",  "--data.split",       "9,1"};
   const Timer stopwatch;
   const Exit killed = pretrain("killed", arguments, {.ranks = 2, .fault = "train.step:1:8:kill9"});
   ASSERT_NE(killed.code, 0);

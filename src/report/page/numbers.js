@@ -15,7 +15,7 @@ function trimmed(value) {
   return String(Number(value.toPrecision(4)));
 }
 
-/** Returns the first index whose x is not below `value`. */
+/** Returns the first index with x[index] >= `value`. */
 function indexAt(x, value) {
   let low = 0;
   let high = x.length;
