@@ -18,6 +18,7 @@
 #include "comm/share.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
+#include "core/progress.hpp"
 
 namespace trireme::checkpoint {
 namespace {
@@ -110,9 +111,17 @@ void export_hf(const Checkpoint& checkpoint, const fs::path& directory, comm::Co
          checkpoint.path().string(), why);
   }
   TRIREME_ASSERT(holds_adapters(checkpoint) == (options.base != nullptr));
-  const std::vector<SafetensorsSource> sources =
+  std::vector<SafetensorsSource> sources =
       options.base != nullptr ? merged_weights(checkpoint, *options.base, config, options.dtype)
                               : whole_weights(checkpoint, config, options.dtype);
+  const double weight_bytes = static_cast<double>(size_of(options.dtype));
+  Progress progress("export", config.num_parameters_wide() * weight_bytes / world.size(),
+                    Progress::Unit::bytes);
+  for (SafetensorsSource& source : sources)
+    source.fill = [fill = std::move(source.fill), &progress](std::span<std::byte> bytes) {
+      fill(bytes);
+      progress.add(static_cast<double>(bytes.size()));
+    };
   write_whole_directory(directory, world, [&](const fs::path& temporary) {
     write_checked_directory(temporary, sources, world, options.max_file_bytes);
     comm::on_first_rank(world, [&] {
