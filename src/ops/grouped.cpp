@@ -28,7 +28,7 @@ bool is_aligned(const at::Tensor& matrices) {
 }
 
 /// Returns true if ATen's operator needs no bounds on the host: bf16 on Hopper and Blackwell
-/// (CUTLASS), and on devices that are neither a CPU nor a GPU, whose operators are their own.
+/// (CUTLASS), and on devices of other kinds, which have their own operators.
 bool has_grouped_kernel(const at::Tensor& a, const at::Tensor& b, Path path) {
   if (path == Path::plain || a.scalar_type() != at::kBFloat16 || a.size(0) == 0) return false;
   const int generation = cuda_generation(a.device());

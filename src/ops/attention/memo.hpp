@@ -42,7 +42,7 @@ class AttentionMemo {
   struct Entry {
     Key key;
     std::shared_ptr<const AttentionPlan> plan;
-    at::Device device = at::kCPU;  // of the following values
+    at::Device device = at::kCPU;  // where calls and mask are stored
     std::shared_ptr<const std::vector<VarlenCall>> calls;
     at::Tensor mask;
   };

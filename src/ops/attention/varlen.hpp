@@ -10,8 +10,8 @@
 ///   -> kernel(offsets of the queries and keys of each sequence) -> scattered back
 ///
 /// One call takes the queries with a diagonal (query i of n sees all but the last n - 1 - i keys),
-/// another call all others; queries without keys are in neither. With a window, queries whose
-/// windows have different numbers of keys (context parallelism) need further calls.
+/// another call all others; queries without keys are in neither. With a window, each
+/// number of keys in a window (it varies only with context parallelism) needs its own call.
 /// Layout: cu_seqlens of flash-attention, https://github.com/Dao-AILab/flash-attention. Private.
 namespace trireme::ops {
 

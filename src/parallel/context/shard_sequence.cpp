@@ -23,7 +23,7 @@ std::shared_ptr<const TargetTokens> select_targets(const TargetTokens& whole, st
   auto selected = std::make_shared<TargetTokens>();
   selected->least = whole.least;
   selected->most = whole.most;
-  std::int64_t token = 0;  // of this rank, in all rows
+  std::int64_t token = 0;  // number of tokens of this rank before the range
   for (std::size_t row = 0; row < own.size(); ++row) {
     for (const ops::TokenRange& range : own[row]) {
       const std::int64_t first = static_cast<std::int64_t>(row) * length + range.first;

@@ -29,10 +29,11 @@ struct Case {
   std::string recompute = "none";
 };
 
+/// Values of the second step.
 struct Result {
-  std::vector<std::string> waits;  // of the second step
+  std::vector<std::string> waits;
   int uploads = 0;
-  double loss = 0;  // of the second step
+  double loss = 0;
 };
 
 Result second_step(const Case& c, at::Device device, std::int64_t num_layers, int micro_batches) {
