@@ -13,14 +13,8 @@ UpdateFacts update_facts(const model::ModelConfig& model, const optim::OptimConf
                          const device::ParamDTypes& dtypes,
                          const parallel::ParallelConfig& parallel, int ranks,
                          const UpdateShape& update, const model::LoraConfig& lora) {
-  UpdateFacts facts{model,
-                    parallel,
-                    dtypes,
-                    static_cast<std::int64_t>(optim::num_optimizer_slots(optim)),
-                    update.rows,
-                    update.length,
-                    update.micro_steps,
-                    ranks};
+  UpdateFacts facts{model,         parallel,           dtypes, optim, update.rows,
+                    update.length, update.micro_steps, ranks};
   facts.lora = lora;
   facts.fused = update.path == ops::Path::fast && dtypes.compute != at::kDouble &&
                 model.attention_dropout == 0;
@@ -48,6 +42,10 @@ UpdateFacts facts_of_run(const RunConfig& config, int ranks) {
                        .micro_steps = std::max<std::int64_t>(1, train.global_batch / at_once),
                        .path = ops::path_of(train.fused_ops)},
                       config.lora);
+}
+
+std::int64_t UpdateFacts::slots() const {
+  return static_cast<std::int64_t>(optim::num_optimizer_slots(optim));
 }
 
 pipeline::Schedule UpdateFacts::schedule() const {

@@ -19,10 +19,10 @@ namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
-using test::hash_tensors;  // not the function of several ranks
 using test::checkpoint_hash;
 using test::checkpoint_verify;
 using test::export_command;
+using test::hash_tensors;  // not the function of several ranks
 
 /// Makes a run, and next to it the Hugging Face directory of its model with this chat template.
 void save_models(const TempDirectory& folder, const std::string& jinja) {
@@ -175,6 +175,19 @@ TEST(ModelPlace, AdaptersAreExportedWithBaseTokenizerAndTemplate) {
   message_of(ErrorKind::usage, [&] {
     export_command({.checkpoint = folder / "lora", .output = folder / "x", .base_name = "y"});
   });
+
+  const ExportCommand named{.checkpoint = folder / "lora", .output = folder / "x"};
+  const auto refused = [&](const std::string& format, bool adapter) {
+    ExportCommand options = named;
+    options.format = format;
+    options.adapter = adapter;
+    return message_of(ErrorKind::usage, [&] { export_command(options); });
+  };
+  EXPECT_EQ(refused("gguf", false), "--format gguf, must be hf or peft");
+  EXPECT_EQ(refused("hf", true), "--adapter needs --format peft, but --format is hf");
+  export_command({.checkpoint = folder / "lora", .output = folder / "peft", .format = "peft"});
+  EXPECT_EQ(read_file(folder / "peft/adapter_model.safetensors"),
+            read_file(folder / "plain/adapter_model.safetensors"));
 
   // The adapters are imported on a Hugging Face directory with the chat template of their training.
   import_command({.peft = folder / "plain", .base = folder / "hf", .output = folder / "back"});
