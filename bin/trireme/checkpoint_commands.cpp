@@ -207,9 +207,10 @@ void add_export(config::CommandLine& line, const WorldSource& world) {
       .option("--output", &settings->output, "DIR", "directory to write; must not exist",
               config::Need::required)
       .option("--dtype", &settings->dtype, "f32|bf16|f16", "data type of the weights; f32 is exact")
-      .flag("--adapter", settings->adapter,
-            "for a LoRA run: export only the adapters, for Hugging Face peft; without it they are "
-            "merged into the weights")
+      .option("--format", &settings->format, checkpoint::export_formats(),
+              "hf (a whole model, with the adapters of a LoRA run merged) or peft (only the "
+              "adapters); default: hf")
+      .flag("--adapter", settings->adapter, "for a LoRA run: same as --format peft")
       .option("--base", &settings->base, "MODEL",
               "for a LoRA run: base model of the adapters; default: `base` of the run directory")
       .option("--base-name", &settings->base_name, "NAME",

@@ -230,7 +230,7 @@ class Formula {
     const FormulaRows dp{"dp", size, coords_.dp, rows_};
     const std::int64_t all = std::accumulate(trained_.begin(), trained_.end(), std::int64_t{0});
     for (const std::int64_t unit : trained_) dp.add("all_reduce", "average", 1, unit * main_);
-    dp.add("all_reduce", "average", facts_.slots, all * main_);
+    dp.add("all_reduce", "average", facts_.slots(), all * main_);
   }
 
   void weights() {

@@ -13,14 +13,8 @@ UpdateFacts update_facts(const model::ModelConfig& model, const optim::OptimConf
                          const device::ParamDTypes& dtypes,
                          const parallel::ParallelConfig& parallel, int ranks,
                          const UpdateShape& update, const model::LoraConfig& lora) {
-  UpdateFacts facts{model,
-                    parallel,
-                    dtypes,
-                    static_cast<std::int64_t>(optim::num_optimizer_slots(optim)),
-                    update.rows,
-                    update.length,
-                    update.micro_steps,
-                    ranks};
+  UpdateFacts facts{model,         parallel,           dtypes, optim, update.rows,
+                    update.length, update.micro_steps, ranks};
   facts.lora = lora;
   facts.fp8 = update.fp8;
   facts.fp8_history = update.fp8 == model::Fp8Mode::delayed && update.step > 1;
@@ -51,6 +45,10 @@ UpdateFacts facts_of_run(const RunConfig& config, int ranks) {
                        .path = ops::path_of(train.fused_ops),
                        .fp8 = train.fp8_mode()},
                       config.lora);
+}
+
+std::int64_t UpdateFacts::slots() const {
+  return static_cast<std::int64_t>(optim::num_optimizer_slots(optim));
 }
 
 pipeline::Schedule UpdateFacts::schedule() const {

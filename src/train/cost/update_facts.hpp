@@ -21,7 +21,7 @@ struct UpdateFacts {
   model::ModelConfig model;
   parallel::ParallelConfig parallel;
   device::ParamDTypes dtypes;
-  std::int64_t slots = 2;        // tensors of optimizer state per weight tensor
+  optim::OptimConfig optim = {};
   std::int64_t rows = 1;         // sequences per micro batch
   std::int64_t length = 1;       // tokens per sequence
   std::int64_t micro_steps = 1;  // gradient-accumulation steps
@@ -39,6 +39,9 @@ struct UpdateFacts {
   bool even_experts = false;
   // The schedule that `schedule = auto` found.
   std::optional<pipeline::Schedule> found_schedule = {};
+
+  /// Returns the number of tensors of optimizer state per weight tensor.
+  [[nodiscard]] std::int64_t slots() const;
 
   /// Returns the pipeline schedule; without a pipeline, that of one stage.
   [[nodiscard]] pipeline::Schedule schedule() const;
