@@ -19,18 +19,18 @@ remember_lost_start() { # remember_lost_start FOLDER STEP
   mkdir -p "${file%/*}" && printf '%s %s\n' "$(job_id)" "$2" >"$file.tmp" && mv -f "$file.tmp" "$file"
 }
 
-# pack_decision CODE SHARDS_BEFORE SHARDS_AFTER [LOST]: prints "done", "requeue" or "stop REASON". LOST is the number of shards at the
+# pack_decision CODE SHARDS_BEFORE SHARDS_AFTER [LOST]: prints "done", "requeue" or "stop: REASON". LOST is the number of shards at the
 # last failed start; one failed start in a row is allowed.
 pack_decision() {
   case $1 in
     0) printf 'done\n' ;;
     4 | 5 | 75 | 137 | 139)
       if (($3 <= $2)) && { (($1 == 4 || $1 == 75)) || [[ $2 == "${4:-}" ]]; }; then
-        printf 'stop no progress: %s shards before, %s now\n' "$2" "$3"
+        printf 'stop: no progress: %s shards before, %s now\n' "$2" "$3"
       else
         printf 'requeue\n'
       fi ;;
-    *) printf 'stop a restart would fail in the same way\n' ;;
+    *) printf 'stop: a restart would fail in the same way\n' ;;
   esac
 }
 
@@ -53,7 +53,7 @@ end_pack() {
     else
       requeue_job
     fi
-  elif [[ $decision == 'stop no progress'* ]] && ((${SLURM_RESTART_COUNT:-0} > 0)); then
+  elif [[ $decision == 'stop: no progress'* ]] && ((${SLURM_RESTART_COUNT:-0} > 0)); then
     code=93
   fi
   exit "$code"

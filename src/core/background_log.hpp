@@ -16,9 +16,7 @@ class Background {
   ~Background();
 };
 
-/// Replaces the current line of the terminal on stderr, in order with the log lines.
-void redraw(std::string line);
-/// Ends the line of redraw(), so that a log line begins on a line of its own.
-void end_redrawn();
+/// Writes text to standard error without change, in order with the log lines: a redrawn line.
+void write_raw(std::string text);
 
 }  // namespace trireme::log

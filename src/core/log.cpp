@@ -96,16 +96,6 @@ void write(spdlog::level::level_enum level, std::string_view message) {
                                : thread->post_inexact(std::move(task));
 }
 
-/// Writes text to the terminal without a line break, in order with the log lines.
-void write_raw(std::string text) {
-  auto task = [text = std::move(text)] {
-    std::fputs(text.c_str(), stderr);
-    std::fflush(stderr);
-  };
-  const auto thread = writer_thread();
-  thread ? thread->post_inexact(std::move(task)) : task();
-}
-
 }  // namespace
 
 Background::Background() {
@@ -124,12 +114,13 @@ Background::~Background() {
   if (last) last->drain_for(WriterThread::kLast_s);
 }
 
-void redraw(std::string line) {
-  write_raw("\r\033[K" + std::move(line));
-}
-
-void end_redrawn() {
-  write_raw("\n");
+void write_raw(std::string text) {
+  auto task = [text = std::move(text)] {
+    std::fputs(text.c_str(), stderr);
+    std::fflush(stderr);
+  };
+  const auto thread = writer_thread();
+  thread ? thread->post_inexact(std::move(task)) : task();
 }
 
 void init(const Config& config) {

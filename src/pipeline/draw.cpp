@@ -27,7 +27,7 @@ std::string draw(const Schedule& schedule, const Timing& timing) {
   const auto number = [](double value) { return number_text(std::round(value * 100) / 100); };
   std::string svg = formatted(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" font-family=\"sans-serif\" "
-      "font-size=\"10\">\n",
+      "font-size=\"10\">\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n",
       number(width), number(height));
   for (std::size_t rank = 0; rank < schedule.lists.size(); ++rank) {
     const double top = kRow * static_cast<double>(rank) + 8;

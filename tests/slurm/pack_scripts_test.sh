@@ -41,10 +41,10 @@ packs_that_move_on_come_back() {
   for code in 4 5 75 137 139; do
     expect_equal "code $code with new shards" requeue "$(pack_decision "$code" 10 20)"
     expect_equal "code $code with new shards after a lost start" requeue "$(pack_decision "$code" 10 20 10)"
-    expect_match "code $code, the second without" '^stop no progress' "$(pack_decision "$code" 20 20 20)"
+    expect_match "code $code, the second without" '^stop: no progress' "$(pack_decision "$code" 20 20 20)"
   done
   for code in 5 137 139; do expect_equal "code $code, the first without" requeue "$(pack_decision "$code" 20 20 10)"; done
-  for code in 1 2 3 6 93 134; do expect_match "code $code" '^stop a restart would' "$(pack_decision "$code" 10 20)"; done
+  for code in 1 2 3 6 93 134; do expect_match "code $code" '^stop: a restart would' "$(pack_decision "$code" 10 20)"; done
   expect_equal "code 0" "done" "$(pack_decision 0 10 20)"
 }
 

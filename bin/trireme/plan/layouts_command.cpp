@@ -59,7 +59,7 @@ std::string layout_text(const planner::PlannedLayout& one, const std::string& op
   const planner::LayoutMemory& memory = one.memory;
   return formatted(
       "{}. {}\n"
-      "   step {}, {} tokens/s a GPU, MFU {}, bubble {}, memory {} (weights {}, main {}, gradients {}, optimizer {}, activations {}, "
+      "   step {}, {} tokens/s a GPU, MFU {}, bubble {}, memory {} (weights {}, master weights {}, gradients {}, optimizer {}, activations {}, "
       "logits {}, buffers {})\n"
       "   not hidden: tp {}, cp {}, ep {}, dp {}, pp {}; optimizer {}\n",
       place, options, format_seconds(one.time.step_s), cat(std::llround(one.tokens_per_s_per_gpu)),

@@ -40,6 +40,7 @@ RunValues values_now(const TrainingRun& run) {
   put_progress(values, run.progress, run.model.scaler);
   run.model.samples->put_state(run.progress.next_sample, values);
   if (const auto& found = run.model.step.schedules().found()) values.schedule = text_of(*found);
+  values.fp8_history = run.model.transformer.fp8().history();
   run.services.put_history(values);
   if (run.valid_loss.step == run.progress.step) values.valid_loss = run.valid_loss.loss;
   values.config = config_texts(run.request.keys);

@@ -24,8 +24,6 @@ namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
-using test::checkpoint_hash;  // not the function of several ranks
-using test::checkpoint_verify;
 
 struct Outcome {
   int code = 0;
@@ -72,18 +70,18 @@ TEST(CheckpointCommands, ListVerifyAndInspectTellWhatIsThere) {
   const std::string listed = checkpoint_list(folder.path());
   EXPECT_TRUE(listed.starts_with("step-000000020  ")) << listed;
   EXPECT_NE(listed.find("2 shards"), std::string::npos) << listed;
-  EXPECT_NE(checkpoint_verify(folder.path()).find("step-000000001  good"), std::string::npos);
+  EXPECT_NE(verify_alone(folder.path()).find("step-000000001  good"), std::string::npos);
   EXPECT_NE(checkpoint_inspect(folder / "checkpoints").find("param/experts  bf16 3x4x5"),
             std::string::npos);
-  const std::string newest = checkpoint_hash(folder / "checkpoints/step-000000020");
-  EXPECT_EQ(checkpoint_hash(folder.path()), newest);
+  const std::string newest = checkpoint_hash_alone(folder / "checkpoints/step-000000020");
+  EXPECT_EQ(checkpoint_hash_alone(folder.path()), newest);
 
   overwrite(folder / "checkpoints/step-000000020/config.toml", "x");
-  EXPECT_NE(
-      message_of(ErrorKind::data, [&] { checkpoint_verify(folder.path()); }).find("config.toml"),
-      std::string::npos);
-  message_of(ErrorKind::data, [&] { checkpoint_hash(folder.path()); });
-  EXPECT_NE(checkpoint_hash(folder.path(), /*allow_older=*/true), newest);  // the checkpoint before
+  EXPECT_NE(message_of(ErrorKind::data, [&] { verify_alone(folder.path()); }).find("config.toml"),
+            std::string::npos);
+  message_of(ErrorKind::data, [&] { checkpoint_hash_alone(folder.path()); });
+  EXPECT_NE(checkpoint_hash_alone(folder.path(), /*allow_older=*/true),
+            newest);  // the checkpoint before
   overwrite(folder / "checkpoints/step-000000020/manifest.json", "x");
   EXPECT_NE(checkpoint_list(folder.path()).find("step-000000020  damaged"), std::string::npos);
   message_of(ErrorKind::data, [&] { checkpoint_list(folder / "nothing"); });

@@ -16,8 +16,6 @@ namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
-using test::checkpoint_hash;  // not the function of several ranks
-using test::export_command;
 
 model::ModelConfig with_experts() {
   model::ModelConfig config = small(/*qwen=*/true, /*tied=*/true);
@@ -34,7 +32,7 @@ model::ModelConfig with_experts() {
 /// Exports a model with random weights that three ranks sharded.
 void export_model(const TempDirectory& folder, const model::ModelConfig& config) {
   save_model(folder / "run/checkpoints", config, 3);
-  export_command({.checkpoint = folder / "run", .output = folder / "hf"});
+  export_command_alone({.checkpoint = folder / "run", .output = folder / "hf"});
 }
 
 /// Copies the directory `from` with its experts separate or stacked, and without one tensor.
@@ -76,7 +74,7 @@ TEST(HuggingFaceExperts, ComeBackAsTheyWentOut) {
   export_model(folder, with_experts());
   import_command({.hf = folder / "hf", .output = folder / "back"});
 
-  EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "run"));
+  EXPECT_EQ(checkpoint_hash_alone(folder / "back"), checkpoint_hash_alone(folder / "run"));
   const Checkpoint back = verify_checkpoint(folder / "back/checkpoints/step-000000000");
   model::ModelConfig read = model_from_values(back.manifest().values, "test");
   EXPECT_EQ(read.moe.router_aux_loss, "micro_batch") << "as near as it comes to transformers'";
@@ -98,7 +96,7 @@ TEST(HuggingFaceExperts, MayComeStacked) {
 
   import_command({.hf = folder / "stacked", .output = folder / "back"});
 
-  EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "run"));
+  EXPECT_EQ(checkpoint_hash_alone(folder / "back"), checkpoint_hash_alone(folder / "run"));
 }
 
 /// transformers computes one loss for all layers together; this project sums over layers.
@@ -142,7 +140,7 @@ TEST(HuggingFaceExperts, AreRefusedWhereNoArchitectureHasThem) {
   save_model(folder / "run/checkpoints", config, 1);
 
   const std::string error = message_of(ErrorKind::usage, [&] {
-    export_command({.checkpoint = folder / "run", .output = folder / "hf"});
+    export_command_alone({.checkpoint = folder / "run", .output = folder / "hf"});
   });
 
   EXPECT_NE(error.find("num_shared_experts = 1, router_score = sigmoid"), std::string::npos)

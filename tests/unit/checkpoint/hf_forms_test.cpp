@@ -15,9 +15,6 @@ namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
-using test::checkpoint_hash;  // not the function of several ranks
-using test::export_command;
-using test::export_hf;
 
 TEST(HuggingFaceForms, RopeScalingComesInAndGoesOutInBothPlaces) {
   const auto scaling_of = [](const Json& scaling, const char* place) {
@@ -63,7 +60,7 @@ TEST(HuggingFaceForms, RopeScalingComesInAndGoesOutInBothPlaces) {
 TEST(HuggingFaceForms, MistralComesInWhereItsWindowCoversAllPositionsAndGoesOutAsMistral) {
   const TempDirectory folder;
   save_model(folder / "run", small(false, false), 1);
-  export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
+  export_hf_alone(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
   Json config = read_json(folder / "hf/config.json");
   EXPECT_EQ(config.at("model_type"), "llama");
   config["model_type"] = "mistral";
@@ -71,7 +68,7 @@ TEST(HuggingFaceForms, MistralComesInWhereItsWindowCoversAllPositionsAndGoesOutA
   const auto import = [&](const std::string& name) {
     overwrite(folder / "hf/config.json", config.dump());
     import_command({.hf = folder / "hf", .output = folder / name});
-    export_command({.checkpoint = folder / name, .output = folder / (name + "-out")});
+    export_command_alone({.checkpoint = folder / name, .output = folder / (name + "-out")});
     return read_json(folder / (name + "-out/config.json"));
   };
 
@@ -82,7 +79,7 @@ TEST(HuggingFaceForms, MistralComesInWhereItsWindowCoversAllPositionsAndGoesOutA
     EXPECT_EQ(out.at("model_type"), "mistral");
     EXPECT_TRUE(out.at("sliding_window").is_null());
   }
-  EXPECT_EQ(checkpoint_hash(folder / "covered512"), checkpoint_hash(folder / "run"));
+  EXPECT_EQ(checkpoint_hash_alone(folder / "covered512"), checkpoint_hash_alone(folder / "run"));
   config.erase("sliding_window");  // the default is 4096
   (void)import("unsaid");
   config["max_position_embeddings"] = 4097;
@@ -102,7 +99,7 @@ TEST(HuggingFaceForms, TheRunsChatTemplateIsWrittenInBothPlaces) {
   const std::string shown = checkpoint_inspect(folder / "run");
   EXPECT_NE(shown.find("\n  chat.template = minimind-v3\n"), std::string::npos) << shown;
 
-  export_command({.checkpoint = folder / "run", .output = folder / "hf"});
+  export_command_alone({.checkpoint = folder / "run", .output = folder / "hf"});
 
   const std::string jinja = text::chat_template("minimind-v3").jinja();
   EXPECT_EQ(read_file(folder / "hf/chat_template.jinja"), jinja);
@@ -111,8 +108,9 @@ TEST(HuggingFaceForms, TheRunsChatTemplateIsWrittenInBothPlaces) {
   EXPECT_EQ(read_json(folder / "hf/config.json").at("model_type"), "qwen3");
   save_model(folder / "newer", small(true, true), 1, {{kChatTemplateValue, "of-tomorrow"}});
   EXPECT_NE(
-      message_of(ErrorKind::data,
-                 [&] { export_command({.checkpoint = folder / "newer", .output = folder / "x"}); })
+      message_of(
+          ErrorKind::data,
+          [&] { export_command_alone({.checkpoint = folder / "newer", .output = folder / "x"}); })
           .find("'of-tomorrow' is unknown"),
       std::string::npos);
 }
@@ -124,7 +122,7 @@ TEST(HuggingFaceForms, AnExportThatReadsBackOtherwiseIsNotPublished) {
   ::setenv("TRIREME_FAULT", "export.read_back:*:3:trigger", 1);
   failpoints_init(0);
   const std::string text = message_of(ErrorKind::resource, [&] {
-    export_command({.checkpoint = folder / "run", .output = folder / "hf"});
+    export_command_alone({.checkpoint = folder / "run", .output = folder / "hf"});
   });
   ::unsetenv("TRIREME_FAULT");
   failpoints_init(0);
@@ -140,7 +138,8 @@ TEST(HuggingFaceForms, ImportThenExportKeepsEveryBit) {
     model::ModelConfig config = small(false, true);
     config.vocab_size = 2048;  // x 32: 65536 elements
     save_model(folder / "run", config, 1);
-    export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf", {.dtype = dtype});
+    export_hf_alone(Checkpoint::open(folder / "run/step-000000040"), folder / "hf",
+                    {.dtype = dtype});
     const fs::path file = folder / "hf/model.safetensors";
     std::string bytes = read_file(file);
     const std::size_t size = size_of(dtype);
@@ -156,9 +155,9 @@ TEST(HuggingFaceForms, ImportThenExportKeepsEveryBit) {
     overwrite(file, bytes);
 
     import_command({.hf = folder / "hf", .output = folder / "back"});
-    export_command({.checkpoint = folder / "back",
-                    .output = folder / "out",
-                    .dtype = std::string(dtype_name(dtype))});
+    export_command_alone({.checkpoint = folder / "back",
+                          .output = folder / "out",
+                          .dtype = std::string(dtype_name(dtype))});
 
     EXPECT_EQ(read_file(folder / "out/model.safetensors"), bytes) << dtype_name(dtype);
   }

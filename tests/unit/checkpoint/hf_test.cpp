@@ -19,9 +19,6 @@ namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
-using test::checkpoint_hash;  // not the function of several ranks
-using test::export_command;
-using test::export_hf;
 
 TEST(HuggingFace, ExportAndImportGiveTheSameTensors) {
   for (const bool qwen : {true, false}) {
@@ -29,10 +26,10 @@ TEST(HuggingFace, ExportAndImportGiveTheSameTensors) {
       const TempDirectory folder;
       const model::ModelConfig config = small(qwen, tied);
       save_model(folder / "run/checkpoints", config, 3);
-      export_command({.checkpoint = folder / "run", .output = folder / "hf"});
+      export_command_alone({.checkpoint = folder / "run", .output = folder / "hf"});
       import_command({.hf = folder / "hf", .output = folder / "back"});
 
-      EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "run"));
+      EXPECT_EQ(checkpoint_hash_alone(folder / "back"), checkpoint_hash_alone(folder / "run"));
       const Checkpoint back = verify_checkpoint(folder / "back/checkpoints/step-000000000");
       const model::ModelConfig read = model_from_values(back.manifest().values, "test");
       EXPECT_EQ(read.qk_norm, qwen);
@@ -48,7 +45,7 @@ TEST(HuggingFace, ExportAndImportGiveTheSameTensors) {
 TEST(HuggingFace, ExportedConfigNamesBothGenerationsKeysAndTokenIds) {
   const TempDirectory folder;
   save_model(folder.path(), small(true, true), 1);
-  export_command(
+  export_command_alone(
       {.checkpoint = folder / "step-000000040", .output = folder / "hf", .dtype = "bf16"});
   const Json config = read_json(folder / "hf/config.json");
   EXPECT_EQ(config.at("architectures").at(0), "Qwen3ForCausalLM");
@@ -98,7 +95,7 @@ TEST(HuggingFace, SeveralRanksExportTheDirectoryOfOne) {
   for (const std::uint64_t max_bytes : {std::uint64_t{5'000'000'000}, std::uint64_t{5000}}) {
     const ExportOptions options{.dtype = DType::bf16, .max_file_bytes = max_bytes};
     const fs::path alone = folder.path() / formatted("alone{}", max_bytes);
-    export_hf(checkpoint, alone, options);
+    export_hf_alone(checkpoint, alone, options);
     for (const int ranks : {2, 3}) {
       const fs::path shared = folder.path() / formatted("by{}-{}", ranks, max_bytes);
       comm::run_ranks(ranks, [&](comm::Communicator& world) {
@@ -116,13 +113,13 @@ TEST(HuggingFace, ExportRefusesAnExistingDirectoryAndForeignParameters) {
   save_model(folder / "a", small(true, true), 1);
   fs::create_directory(folder / "hf");
   message_of(ErrorKind::usage,
-             [&] { export_command({.checkpoint = folder / "a", .output = folder / "hf"}); });
+             [&] { export_command_alone({.checkpoint = folder / "a", .output = folder / "hf"}); });
   message_of(ErrorKind::usage, [&] {
-    export_command({.checkpoint = folder / "a", .output = folder / "x", .dtype = "i8"});
+    export_command_alone({.checkpoint = folder / "a", .output = folder / "x", .dtype = "i8"});
   });
   save_layout(folder / "b", 1, make_logicals(1), 1, 0);  // without model.* values
   message_of(ErrorKind::data,
-             [&] { export_command({.checkpoint = folder / "b", .output = folder / "x"}); });
+             [&] { export_command_alone({.checkpoint = folder / "b", .output = folder / "x"}); });
   EXPECT_FALSE(fs::exists(folder / "x"));
   EXPECT_FALSE(fs::exists(folder / ".tmp-x"));
 }
@@ -130,8 +127,8 @@ TEST(HuggingFace, ExportRefusesAnExistingDirectoryAndForeignParameters) {
 TEST(HuggingFace, SplitAndHalfPrecisionModelsImport) {
   const TempDirectory folder;
   save_model(folder / "run", small(false, false), 2);
-  export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf",
-            {.dtype = DType::f16, .max_file_bytes = 5000});
+  export_hf_alone(Checkpoint::open(folder / "run/step-000000040"), folder / "hf",
+                  {.dtype = DType::f16, .max_file_bytes = 5000});
   EXPECT_TRUE(fs::exists(folder / "hf/model.safetensors.index.json"));
   import_hf(folder / "hf", folder / "back");
   const Checkpoint back = verify_checkpoint(folder / "back/step-000000000");
@@ -143,7 +140,7 @@ TEST(HuggingFace, SplitAndHalfPrecisionModelsImport) {
 TEST(HuggingFace, AnOutputMatrixOfItsOwnIsKeptWhateverTheConfigSays) {
   const TempDirectory folder;
   save_model(folder / "run", small(true, false), 1);
-  export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
+  export_hf_alone(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
   Json config = read_json(folder / "hf/config.json");
   config["tie_word_embeddings"] = true;
   overwrite(folder / "hf/config.json", config.dump());
@@ -158,7 +155,7 @@ TEST(HuggingFace, AnOutputMatrixOfItsOwnIsKeptWhateverTheConfigSays) {
 TEST(HuggingFace, WeightsThatAreNotFiniteAreRefused) {
   const TempDirectory folder;
   save_model(folder / "run", small(true, true), 1);
-  export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
+  export_hf_alone(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
   std::string bytes = read_file(folder / "hf/model.safetensors");
   bytes.replace(bytes.size() - 4, 4, std::string("\0\0\xc0\x7f", 4));  // NaN
   overwrite(folder / "hf/model.safetensors", bytes);
@@ -173,7 +170,7 @@ TEST(HuggingFace, WeightsThatAreNotFiniteAreRefused) {
 TEST(HuggingFace, ATokenizerWithMoreIdsThanTheEmbeddingHasRowsIsRefused) {
   const TempDirectory folder;
   save_model(folder / "run", small(true, true), 1);
-  export_command({.checkpoint = folder / "run", .output = folder / "hf"});
+  export_command_alone({.checkpoint = folder / "run", .output = folder / "hf"});
   const auto import = [&](const std::string& name) {
     import_command({.hf = folder / "hf", .output = folder / name});
   };
@@ -208,11 +205,11 @@ TEST(HuggingFace, TwoExportsOrImportsIntoOneDirectoryDoNotMix) {
     fs::create_directory(folder / ".tmp-hf");
     const auto other = lock_directory(folder / ".tmp-hf");
     overwrite(folder / ".tmp-hf/model.safetensors", "being written");
-    const std::string text = message_of(ErrorKind::usage, [&] { export_command(one); });
+    const std::string text = message_of(ErrorKind::usage, [&] { export_command_alone(one); });
     EXPECT_NE(text.find("another export"), std::string::npos) << text;
     EXPECT_EQ(read_file(folder / ".tmp-hf/model.safetensors"), "being written");
   }
-  export_command(one);  // the files of a killed export do not matter
+  export_command_alone(one);  // the files of a killed export do not matter
   EXPECT_FALSE(fs::exists(folder / ".tmp-hf"));
 
   const ImportCommand in{.hf = folder / "hf", .output = folder / "back"};
@@ -225,7 +222,7 @@ TEST(HuggingFace, TwoExportsOrImportsIntoOneDirectoryDoNotMix) {
   // A process that was killed during its save left this directory.
   fs::create_directories(folder / "back/checkpoints/.tmp-step-000000000");
   import();
-  EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "run"));
+  EXPECT_EQ(checkpoint_hash_alone(folder / "back"), checkpoint_hash_alone(folder / "run"));
   message_of(ErrorKind::usage, import);
 }
 
@@ -272,14 +269,15 @@ TEST(HuggingFace, AnImportHasThePresetOfItsShapeOrNone) {
 TEST(HuggingFace, SeveralEndTokensComeInAndGoOut) {
   const TempDirectory folder;
   save_model(folder / "run", small(true, true), 1);
-  export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
+  export_hf_alone(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
   const fs::path generation = folder / "hf/generation_config.json";
   const auto import = [&](const Json& in_config, const char* name) {
     Json config = read_json(folder / "hf/config.json");
     config["eos_token_id"] = in_config;
     overwrite(folder / "hf/config.json", config.dump());
     import_command({.hf = folder / "hf", .output = folder / name});
-    export_command({.checkpoint = folder / name, .output = folder.path() / cat(name, "-out")});
+    export_command_alone(
+        {.checkpoint = folder / name, .output = folder.path() / cat(name, "-out")});
     return read_json(folder.path() / cat(name, "-out") / "generation_config.json")
         .at("eos_token_id");
   };
@@ -318,7 +316,7 @@ TEST(HuggingFace, RopeThetaIsReadFromEitherPlace) {
 TEST(HuggingFace, MissingAndExtraTensorsAreListed) {
   const TempDirectory folder;
   save_model(folder / "run", small(true, true), 1);
-  export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
+  export_hf_alone(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
   Json config = read_json(folder / "hf/config.json");
   config["num_hidden_layers"] = 3;
   config["model_type"] = "llama";
@@ -332,7 +330,7 @@ TEST(HuggingFace, MissingAndExtraTensorsAreListed) {
 TEST(HuggingFace, MoreLayersThanTensorsAreRefusedBeforeTheyAreListed) {
   const TempDirectory folder;
   save_model(folder / "run", small(true, true), 1);
-  export_hf(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
+  export_hf_alone(Checkpoint::open(folder / "run/step-000000040"), folder / "hf");
   Json config = read_json(folder / "hf/config.json");
   config["num_hidden_layers"] = 2'000'000'000;  // their names alone would fill the memory
   overwrite(folder / "hf/config.json", config.dump());

@@ -17,8 +17,6 @@ namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
-using test::checkpoint_hash;  // not the function of several ranks
-using test::export_command;
 
 constexpr std::int64_t kRank = 3;
 
@@ -87,7 +85,7 @@ TEST(Lora, ExportAddsTheAdaptersInDoubleAndRoundsOnce) {
   for (const bool rslora : {false, true}) {
     const TempDirectory folder;
     save_run(folder / "run", rslora);
-    export_command({.checkpoint = folder / "run", .output = folder / "hf"});
+    export_command_alone({.checkpoint = folder / "run", .output = folder / "hf"});
 
     const Checkpoint base = Checkpoint::open(folder / "run/base/step-000000000");
     const Checkpoint mine = Checkpoint::open(folder / "run/checkpoints/step-000000007");
@@ -116,7 +114,7 @@ TEST(Lora, ExportAddsTheAdaptersInDoubleAndRoundsOnce) {
 TEST(Lora, PeftDirectoriesAreExportedAndImported) {
   const TempDirectory folder;
   save_run(folder / "run", true);
-  export_command({.checkpoint = folder / "run", .output = folder / "peft", .adapter = true});
+  export_command_alone({.checkpoint = folder / "run", .output = folder / "peft", .adapter = true});
   const Json config = read_json(folder / "peft/adapter_config.json");
   EXPECT_EQ(config.at("r"), 3);
   EXPECT_EQ(config.at("lora_alpha"), 5);
@@ -128,21 +126,22 @@ TEST(Lora, PeftDirectoriesAreExportedAndImported) {
 
   import_command({.peft = folder / "peft", .base = folder / "run/base", .output = folder / "back"});
 
-  EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "run"));
-  EXPECT_EQ(checkpoint_hash(folder / "back/base"), checkpoint_hash(folder / "run/base"));
+  EXPECT_EQ(checkpoint_hash_alone(folder / "back"), checkpoint_hash_alone(folder / "run"));
+  EXPECT_EQ(checkpoint_hash_alone(folder / "back/base"),
+            checkpoint_hash_alone(folder / "run/base"));
   const Checkpoint back = Checkpoint::open(folder / "back/checkpoints/step-000000000");
   const auto& values = back.manifest().values;
   EXPECT_EQ(values.at("lora.targets"), "q_proj,down_proj");
   EXPECT_EQ(values.at("lora.rslora"), "true");
   fs::remove_all(folder / "run");  // an imported model has its own base
-  export_command({.checkpoint = folder / "back", .output = folder / "hf"});
+  export_command_alone({.checkpoint = folder / "back", .output = folder / "hf"});
   EXPECT_TRUE(fs::exists(folder / "hf/model.safetensors"));
 }
 
 TEST(Lora, UnsupportedAdaptersAreRefusedByName) {
   const TempDirectory folder;
   save_run(folder / "run", false);
-  export_command({.checkpoint = folder / "run", .output = folder / "peft", .adapter = true});
+  export_command_alone({.checkpoint = folder / "run", .output = folder / "peft", .adapter = true});
   const fs::path config_path = folder / "peft/adapter_config.json";
   const Json good = read_json(config_path);
   const auto refused = [&](const Json& config) {
@@ -176,13 +175,14 @@ TEST(Lora, ACheckpointOfAdaptersNeedsItsBaseAndOthersHaveNone) {
   const TempDirectory folder;
   save_run(folder / "run", false);
   const std::string whole = message_of(ErrorKind::usage, [&] {
-    export_command({.checkpoint = folder / "run/base", .output = folder / "x", .adapter = true});
+    export_command_alone(
+        {.checkpoint = folder / "run/base", .output = folder / "x", .adapter = true});
   });
   EXPECT_NE(whole.find("contains no adapters"), std::string::npos) << whole;
   fs::rename(folder / "run/base", folder / "elsewhere");
   message_of(ErrorKind::data,
-             [&] { export_command({.checkpoint = folder / "run", .output = folder / "x"}); });
-  export_command(
+             [&] { export_command_alone({.checkpoint = folder / "run", .output = folder / "x"}); });
+  export_command_alone(
       {.checkpoint = folder / "run", .output = folder / "x", .base = folder / "elsewhere"});
   EXPECT_TRUE(fs::exists(folder / "x/config.json"));
 }

@@ -19,15 +19,11 @@ namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
-using test::hash_tensors;  // not the function of several ranks
-using test::checkpoint_hash;
-using test::checkpoint_verify;
-using test::export_command;
 
 /// Makes a run, and next to it the Hugging Face directory of its model with this chat template.
 void save_models(const TempDirectory& folder, const std::string& jinja) {
   save_model(folder / "run/checkpoints", small(true, true), 2);
-  export_command({.checkpoint = folder / "run", .output = folder / "hf"});
+  export_command_alone({.checkpoint = folder / "run", .output = folder / "hf"});
   overwrite(folder / "hf/chat_template.jinja", jinja);
 }
 
@@ -122,7 +118,7 @@ TEST(ModelPlace, AHuggingFaceDirectoryIsTheModelOfItsImport) {
   import_command({.hf = folder / "hf", .output = folder / "back"});
   comm::SelfCommunicator alone;
   EXPECT_EQ(hash_model(folder / "hf", alone), hash_model(folder / "back", alone));
-  EXPECT_EQ(checkpoint_hash(folder / "hf"), checkpoint_hash(folder / "back"));
+  EXPECT_EQ(checkpoint_hash_alone(folder / "hf"), checkpoint_hash_alone(folder / "back"));
   overwrite(folder / "kept", "");
   fs::remove(folder / "kept");
   fs::create_directories(folder / "kept/step-000000000");  // files of a killed command
@@ -143,7 +139,7 @@ TEST(ModelPlace, AdaptersAreAddedToTheirBaseAsAnExportDoes) {
   const TempDirectory folder;
   save_models(folder, "");
   save_adapters(folder / "lora", folder / "run/checkpoints/step-000000040");
-  export_command({.checkpoint = folder / "lora", .output = folder / "merged"});
+  export_command_alone({.checkpoint = folder / "lora", .output = folder / "merged"});
   comm::SelfCommunicator alone;
   const Checkpoint made = publish_model(folder / "lora", folder / "whole", alone);
   EXPECT_EQ(hash_tensors(made, alone, "param/"), hash_model(folder / "merged", alone));
@@ -161,7 +157,7 @@ TEST(ModelPlace, AdaptersAreExportedWithBaseTokenizerAndTemplate) {
     all.checkpoint = folder / "lora";
     all.output = folder / name;
     all.adapter = true;
-    export_command(all);
+    export_command_alone(all);
     return read_json(folder / name / "adapter_config.json").at("base_model_name_or_path");
   };
   EXPECT_EQ(exported("named", {.base_name = "org/model"}), "org/model");
@@ -173,21 +169,35 @@ TEST(ModelPlace, AdaptersAreExportedWithBaseTokenizerAndTemplate) {
   for (const char* file : {"config.json", "config.toml", "README.md"})
     EXPECT_FALSE(fs::exists(folder / "plain" / file)) << file;
   message_of(ErrorKind::usage, [&] {
-    export_command({.checkpoint = folder / "lora", .output = folder / "x", .base_name = "y"});
+    export_command_alone({.checkpoint = folder / "lora", .output = folder / "x", .base_name = "y"});
   });
+
+  const ExportCommand named{.checkpoint = folder / "lora", .output = folder / "x"};
+  const auto refused = [&](const std::string& format, bool adapter) {
+    ExportCommand options = named;
+    options.format = format;
+    options.adapter = adapter;
+    return message_of(ErrorKind::usage, [&] { export_command_alone(options); });
+  };
+  EXPECT_EQ(refused("gguf", false), "--format gguf, must be hf or peft");
+  EXPECT_EQ(refused("hf", true), "--adapter needs --format peft, but --format is hf");
+  export_command_alone({.checkpoint = folder / "lora", .output = folder / "peft", .format = "peft"});
+  EXPECT_EQ(read_file(folder / "peft/adapter_model.safetensors"),
+            read_file(folder / "plain/adapter_model.safetensors"));
 
   // The adapters are imported on a Hugging Face directory with the chat template of their training.
   import_command({.peft = folder / "plain", .base = folder / "hf", .output = folder / "back"});
   EXPECT_EQ(template_of(values_of(folder / "back")), "chatml");
-  EXPECT_EQ(checkpoint_hash(folder / "back/base"), checkpoint_hash(folder / "hf"));
-  EXPECT_EQ(checkpoint_hash(folder / "back"), checkpoint_hash(folder / "lora"));
+  EXPECT_EQ(checkpoint_hash_alone(folder / "back/base"), checkpoint_hash_alone(folder / "hf"));
+  EXPECT_EQ(checkpoint_hash_alone(folder / "back"), checkpoint_hash_alone(folder / "lora"));
 }
 
 TEST(ModelPlace, AHuggingFaceDirectoryIsExportedInAnotherPrecision) {
   const TempDirectory folder;
   save_models(folder, "");
-  export_command({.checkpoint = folder / "hf", .output = folder / "half", .dtype = "bf16"});
-  export_command({.checkpoint = folder / "run", .output = folder / "wanted", .dtype = "bf16"});
+  export_command_alone({.checkpoint = folder / "hf", .output = folder / "half", .dtype = "bf16"});
+  export_command_alone(
+      {.checkpoint = folder / "run", .output = folder / "wanted", .dtype = "bf16"});
   EXPECT_EQ(read_file(folder / "half/model.safetensors"),
             read_file(folder / "wanted/model.safetensors"));
   for (const auto& entry : fs::directory_iterator(folder.path()))
@@ -197,7 +207,7 @@ TEST(ModelPlace, AHuggingFaceDirectoryIsExportedInAnotherPrecision) {
 TEST(ModelPlace, AnInvalidModelIsReportedWithWhatToDo) {
   const TempDirectory folder;
   save_models(folder, "");
-  const std::string hf = message_of(ErrorKind::data, [&] { checkpoint_verify(folder / "hf"); });
+  const std::string hf = message_of(ErrorKind::data, [&] { verify_alone(folder / "hf"); });
   EXPECT_NE(hf.find("trireme import --hf"), std::string::npos) << hf;
   fs::create_directory(folder / "peft");
   overwrite(folder / "peft/adapter_config.json", "{}");

@@ -15,8 +15,6 @@ namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
-using test::hash_tensors;  // not the function of several ranks
-using test::reshard_checkpoint;
 
 /// The sizes of the mesh. tp is the fastest axis and pp the slowest; ep folds over cp and dp; zero
 /// shards the optimizer state over both.
@@ -183,7 +181,7 @@ TEST(Reshard, EveryPairOfLayoutsThereAndBackKeepsEveryByte) {
   for (const Grid& a : kGrids) {
     const TempDirectory home;
     save_grid(home.path(), logicals, a);
-    const std::string here = hash_tensors(Checkpoint::open(home / kStep));
+    const std::string here = hash_alone(Checkpoint::open(home / kStep));
     EXPECT_TRUE(hash.empty() || hash == here) << a.name();
     hash = here;
     for (const Grid& b : kGrids) {
@@ -191,7 +189,7 @@ TEST(Reshard, EveryPairOfLayoutsThereAndBackKeepsEveryByte) {
       SCOPED_TRACE(a.name() + " to " + b.name());
       const TempDirectory away;
       move_to_grid(home / kStep, away / "b", logicals, b);
-      EXPECT_EQ(hash_tensors(Checkpoint::open(away / "b" / kStep)), hash);
+      EXPECT_EQ(hash_alone(Checkpoint::open(away / "b" / kStep)), hash);
       move_to_grid(away / "b" / kStep, away / "a", logicals, a);
       EXPECT_EQ(differing(home / kStep, away / "a" / kStep), "");
     }
@@ -206,8 +204,8 @@ TEST(Reshard, OfflineToAnyNumberOfRanksIsBalancedAndTheSameState) {
   for (const int ranks : {1, 2, 5, 100}) {
     const fs::path to = folder.path() / formatted("n{}", ranks);
     const ReshardLayout layout = spread_layout(from.manifest(), ranks);
-    const Checkpoint moved = verify_checkpoint(reshard_checkpoint(from, layout, to));
-    EXPECT_EQ(hash_tensors(moved), hash_tensors(from));
+    const Checkpoint moved = verify_checkpoint(reshard_alone(from, layout, to));
+    EXPECT_EQ(hash_alone(moved), hash_alone(from));
     EXPECT_EQ(checkpoint_differences(from, moved), "");
     EXPECT_EQ(moved.manifest().shards.size(), static_cast<std::size_t>(ranks));
     std::vector<std::uint64_t> bytes(static_cast<std::size_t>(ranks));
@@ -236,9 +234,9 @@ TEST(Reshard, OfflineByDescriptionThereAndBack) {
     const Checkpoint from = Checkpoint::open(a / kStep);
     overwrite(folder / "layout.json", layout_text(from.manifest()));
     const Checkpoint away =
-        Checkpoint::open(reshard_checkpoint(from, spread_layout(from.manifest(), 3), folder / "b"));
+        Checkpoint::open(reshard_alone(from, spread_layout(from.manifest(), 3), folder / "b"));
     const Checkpoint back = Checkpoint::open(
-        reshard_checkpoint(away, layout_in(folder / "layout.json", away.manifest()), folder / "c"));
+        reshard_alone(away, layout_in(folder / "layout.json", away.manifest()), folder / "c"));
     EXPECT_EQ(layout_text(back.manifest()), layout_text(from.manifest()));
     EXPECT_EQ(checkpoint_differences(from, back), "");
     for (const char* name : {"a", "b", "c"}) fs::remove_all(folder / name);

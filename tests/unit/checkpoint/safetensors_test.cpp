@@ -16,7 +16,6 @@ namespace trireme::checkpoint {
 namespace {
 
 using namespace test;
-using test::write_safetensors;  // not the function of several ranks
 
 SafetensorsSource source(const std::string& name, DType dtype, std::vector<std::int64_t> shape) {
   return {name, dtype, std::move(shape), [](std::span<std::byte> bytes) {
@@ -36,7 +35,7 @@ TEST(Safetensors, WritesWhatItReads) {
   const std::vector<SafetensorsSource> tensors{
       source("b", DType::f32, {2, 3}), source("a", DType::bf16, {5}),
       source("scalar", DType::i64, {}), source("none", DType::f32, {0, 4})};
-  write_safetensors(folder / "m.safetensors", tensors);
+  write_safetensors_alone(folder / "m.safetensors", tensors);
   const SafetensorsFile file = SafetensorsFile::open(folder / "m.safetensors");
   ASSERT_EQ(file.entries().size(), 4U);
   EXPECT_EQ(file.entries().at("b").shape, (std::vector<std::int64_t>{2, 3}));
@@ -56,7 +55,7 @@ TEST(Safetensors, AnyNumberOfRanksWriteTheSameFile) {
   const std::vector<SafetensorsSource> tensors{
       source("a", DType::f32, {1000, 700}), source("tiny", DType::f16, {3}),
       source("none", DType::f32, {0}), source("b", DType::f32, {1600, 1000})};
-  write_safetensors(folder / "alone", tensors);
+  write_safetensors_alone(folder / "alone", tensors);
   const std::string alone = read_file(folder / "alone");
   for (const int ranks : {2, 3, 20}) {
     const fs::path path = folder.path() / formatted("by{}", ranks);
@@ -89,8 +88,8 @@ TEST(Safetensors, LargeSetsAreSplitWithAnIndex) {
 TEST(Safetensors, OneFileAndAnIndexOfOthersAreRefused) {
   const TempDirectory folder;
   const std::vector<SafetensorsSource> tensors{source("a", DType::f32, {4})};
-  write_safetensors(folder / "model.safetensors", tensors);
-  write_safetensors(folder / "part.safetensors", tensors);
+  write_safetensors_alone(folder / "model.safetensors", tensors);
+  write_safetensors_alone(folder / "part.safetensors", tensors);
   const fs::path index = folder / "model.safetensors.index.json";
 
   overwrite(index, R"({"weight_map": {"a": "part.safetensors"}})");
@@ -167,7 +166,7 @@ TEST(Safetensors, RandomDamageNeverReadsOutside) {
   const TempDirectory folder;
   const std::vector<SafetensorsSource> tensors{source("a", DType::f32, {4}),
                                                source("b", DType::f16, {3})};
-  write_safetensors(folder / "good", tensors);
+  write_safetensors_alone(folder / "good", tensors);
   const std::string good = read_file(folder / "good");
   std::mt19937 random(3);
   for (int trial = 0; trial < 3000; ++trial) {

@@ -105,7 +105,8 @@ TEST(Draw, HasABoxForEachPass) {
   const Schedule schedule = named_schedule("zb-v", {2, 2, 3});
   const std::string svg = draw(schedule, {{ActionTimes{}}});
   std::size_t boxes = 0;
-  for (std::size_t at = svg.find("<rect"); at != std::string::npos; at = svg.find("<rect", at + 1))
+  for (std::size_t at = svg.find("<rect x="); at != std::string::npos;
+       at = svg.find("<rect x=", at + 1))
     ++boxes;
   EXPECT_EQ(boxes, 4U * 3 * 3);  // stages, micro-batches, kinds
   EXPECT_NE(svg.find("<title>W3.2</title>"), std::string::npos);
