@@ -1,10 +1,14 @@
 #include "bin/run_command.hpp"
 
+#include <algorithm>
+
 #include "comm/agree.hpp"
 #include "comm/launchers.hpp"
 #include "core/escape.hpp"
+#include "core/join.hpp"
 #include "core/log.hpp"
 #include "core/process/failpoints.hpp"
+#include "core/progress.hpp"
 
 namespace trireme {
 namespace {
@@ -12,6 +16,15 @@ namespace {
 /// Returns the command line that follows the launcher of the scheduler.
 std::string command_text(int argc, char** argv) {
   return shell_line(std::vector<std::string>(argv, argv + argc));
+}
+
+/// Throws Error(usage) if --progress is not the name of a mode. Ranks other than 0 show nothing.
+void check_progress_mode(int rank) {
+  const std::vector<std::string> names = progress_mode_names();
+  if (std::find(names.begin(), names.end(), progress_mode()) == names.end())
+    fail(ErrorKind::usage, "--progress {}, must be one of {}", progress_mode(),
+         joined(names, ", "));
+  if (rank != 0) progress_mode() = "none";
 }
 
 /// Runs a command that takes one rank, or prints help. Rank 0 does the work. If more than one rank
@@ -44,6 +57,7 @@ int run_command(const config::CommandLine& line, comm::Launch& launch,
   comm::all_or_none(launch.world(), [&] {
     failpoints_init(info.rank);
     work = line.parse(argc, argv);
+    check_progress_mode(info.rank);
   });
   const std::string idle = comm::idle_tasks_warning(launch.variables(), command_text(argc, argv));
   if (!idle.empty()) log::warn(idle);

@@ -53,6 +53,7 @@ int main(int argc, char** argv) {
     add_dpo_reference_command(line, launch);
     add_plan_command(line);
     add_plan_schedule_command(line);
+    add_report_command(line);
     add_submit_command(line, launch, argv[0]);
     comm::StartLimit limit = start_limit(argc, argv);
     if (is_training_command(argc, argv)) {

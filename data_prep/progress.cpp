@@ -1,31 +1,16 @@
 #include "data_prep/progress.hpp"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
 
 namespace trireme::data_prep {
 namespace {
-
-constexpr double kBarPeriod = 0.1;
-constexpr double kLogPeriod = 30;
-
-bool is_terminal() {
-  const char* term = std::getenv("TERM");
-  return ::isatty(STDERR_FILENO) == 1 && (term == nullptr || std::string_view(term) != "dumb");
-}
-
-std::size_t terminal_width() {
-  winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20 ? size.ws_col : 80;
-}
 
 template <class... Args>
 std::string print_to_text(const char* format, Args... args) {
@@ -36,20 +21,8 @@ std::string print_to_text(const char* format, Args... args) {
 
 }  // namespace
 
-std::vector<std::string> progress_mode_names() {
-  return {"auto", "bar", "log", "none"};
-}
-
-ProgressDisplay::Mode ProgressDisplay::mode_named(std::string_view name) {
-  if (name == "bar") return Mode::bar;
-  if (name == "log") return Mode::log;
-  if (name == "none") return Mode::none;
-  TRIREME_ASSERT(name == "auto");
-  return is_terminal() ? Mode::bar : Mode::log;
-}
-
 ProgressDisplay::ProgressDisplay(std::string what, std::uint64_t total_bytes, std::string_view mode)
-    : what_(std::move(what)), total_bytes_(total_bytes), mode_(mode_named(mode)) {}
+    : what_(std::move(what)), total_bytes_(total_bytes), output_(mode) {}
 
 void ProgressDisplay::add(std::uint64_t bytes, std::uint64_t documents,
                           std::uint64_t tokens) noexcept {
@@ -74,22 +47,29 @@ std::string ProgressDisplay::line() const {
              eta);
 }
 
+std::string ProgressDisplay::json() const {
+  const double seconds = std::max(timer_.seconds(), 1e-9);
+  const auto bytes = static_cast<double>(bytes_.load());
+  const double done = bytes + static_cast<double>(skipped_.load());
+  const double left = std::max(0.0, static_cast<double>(total_bytes_) - done);
+  return json_text({{"progress", what_},
+                    {"done", done},
+                    {"total", total_bytes_},
+                    {"unit", "bytes"},
+                    {"rate", bytes / seconds},
+                    {"eta_s", bytes > 0 ? Json(left * seconds / bytes) : Json()},
+                    {"documents", documents_.load()},
+                    {"tokens", tokens_.load()}});
+}
+
 void ProgressDisplay::show() {
-  const double now = timer_.seconds();
-  if (mode_ == Mode::none || now - shown_at_s_ < (mode_ == Mode::bar ? kBarPeriod : kLogPeriod))
-    return;
-  shown_at_s_ = now;
-  if (mode_ == Mode::log) {
-    log::info(line());
-  } else {
-    std::fprintf(stderr, "\r%s\033[K", line().substr(0, terminal_width() - 1).c_str());
-    std::fflush(stderr);
-  }
+  if (output_.is_due()) output_.show(line(), json());
 }
 
 void ProgressDisplay::finish() {
-  if (mode_ == Mode::none) return;
-  if (mode_ == Mode::bar) std::fputs("\r\033[K", stderr);
+  if (output_.mode() == ProgressOutput::Mode::none) return;
+  output_.end_line(/*keep=*/false);
+  if (output_.mode() == ProgressOutput::Mode::json) return output_.show("", json());
   log::info(formatted("{}  took {}", line(), format_duration(timer_.seconds())));
 }
 

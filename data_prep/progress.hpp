@@ -3,17 +3,14 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
+#include "core/progress.hpp"
 #include "core/timer.hpp"
 
 namespace trireme::data_prep {
 
-/// Returns the display modes: "auto", "bar", "log" and "none".
-std::vector<std::string> progress_mode_names();
-
-/// Shows the progress of a job on stderr: one redrawn line on a terminal, else a full line every 30
-/// s and at the end. Any thread may call add(); one thread calls show() and finish().
+/// Shows the progress of a job (core/progress.hpp) with documents and tokens, and a line at its end.
+/// Any thread may call add(); one thread calls show() and finish().
 class ProgressDisplay {
  public:
   /// `mode` is one of progress_mode_names().
@@ -27,16 +24,13 @@ class ProgressDisplay {
   void finish();
 
  private:
-  enum class Mode { bar, log, none };
-
-  static Mode mode_named(std::string_view name);
   [[nodiscard]] std::string line() const;
+  [[nodiscard]] std::string json() const;
 
   std::string what_;
   std::uint64_t total_bytes_;
-  Mode mode_;
+  ProgressOutput output_;
   Timer timer_;
-  double shown_at_s_ = 0;
   std::atomic<std::uint64_t> skipped_{0}, bytes_{0}, documents_{0}, tokens_{0};
 };
 

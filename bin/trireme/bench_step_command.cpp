@@ -20,6 +20,7 @@
 #include "train/config/open_values.hpp"
 #include "train/health/memory_need.hpp"
 #include "train/planner/config_json.hpp"
+#include "train/start/resolve_config.hpp"
 #include "train/start/run_keys.hpp"
 #include "train/verify/bench_step.hpp"
 
@@ -61,7 +62,10 @@ void resolve_settings(BenchStepSettings& settings, const comm::LaunchInfo& launc
          train.seq_len, config.model.max_seq_len);
   }
   Problems problems;
-  train::check_layout(config.parallel, {config.model, {train.seq_len}, ranks}, problems);
+  train::check_layout(config.parallel,
+                      {config.model, {train.seq_len}, ranks, std::nullopt, train.fp8_mode()},
+                      problems);
+  train::check_fp8_linears(config, problems);
   model::check_targets(config.lora, config.model, problems);
   problems.throw_if_any();
   const int data = parallel::data_ranks(config.parallel, ranks);
@@ -71,6 +75,7 @@ void resolve_settings(BenchStepSettings& settings, const comm::LaunchInfo& launc
   train.accumulation = data::accumulation_steps_of(train.global_batch, train.micro_batch, data);
   train::check_micro_batches(config.parallel, train.accumulation);
   settings.bench.device = device::choose_device(train.device, launch.local_rank);
+  train::check_fp8_device(train, settings.bench.device);
   train::check_free_memory(config, launch, ranks, *settings.keys);
 }
 

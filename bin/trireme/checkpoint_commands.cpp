@@ -9,6 +9,7 @@
 #include "config/config_set.hpp"
 #include "core/error.hpp"
 #include "core/process/run_main.hpp"
+#include "core/progress.hpp"
 
 namespace trireme {
 namespace {
@@ -48,6 +49,7 @@ void add_list_and_verify(config::CommandLine& line, const WorldSource& world) {
   line.command("checkpoint verify",
                "check every byte of one checkpoint or of all checkpoints of a run")
       .positional("DIR", &settings->place, kPlaceHelp)
+      .option("--progress", &progress_mode(), kProgressModes, kProgressHelp)
       .example("trireme checkpoint verify runs/first")
       .example("mpirun -n 8 trireme checkpoint verify runs/first")
       .ranks(config::Ranks::all)
@@ -105,6 +107,7 @@ void add_reshard(config::CommandLine& line, const WorldSource& world) {
       .option("--layout", &settings->layout, "FILE",
               "JSON file with the slices of each rank (see `checkpoint inspect --layout`)")
       .flag("--allow-older", settings->allow_older, checkpoint::kAllowOlderHelp)
+      .option("--progress", &progress_mode(), kProgressModes, kProgressHelp)
       .example("trireme checkpoint reshard runs/first --ranks 4 -o runs/four/checkpoints")
       .ranks(config::Ranks::all)
       .run(print_shared(world, [settings](comm::Communicator& ranks) {
@@ -204,15 +207,17 @@ void add_export(config::CommandLine& line, const WorldSource& world) {
       .option("--output", &settings->output, "DIR", "directory to write; must not exist",
               config::Need::required)
       .option("--dtype", &settings->dtype, "f32|bf16|f16", "data type of the weights; f32 is exact")
-      .flag("--adapter", settings->adapter,
-            "for a LoRA run: export only the adapters, for Hugging Face peft; without it they are "
-            "merged into the weights")
+      .option("--format", &settings->format, checkpoint::export_formats(),
+              "hf (a whole model, with the adapters of a LoRA run merged) or peft (only the "
+              "adapters); default: hf")
+      .flag("--adapter", settings->adapter, "for a LoRA run: same as --format peft")
       .option("--base", &settings->base, "MODEL",
               "for a LoRA run: base model of the adapters; default: `base` of the run directory")
       .option("--base-name", &settings->base_name, "NAME",
               "with --adapter: base_model_name_or_path, the Hugging Face directory or hub name of "
               "the base; default: the directory that the run or --base names, else RUN/base")
       .flag("--allow-older", settings->allow_older, checkpoint::kAllowOlderHelp)
+      .option("--progress", &progress_mode(), kProgressModes, kProgressHelp)
       .example("trireme export --checkpoint runs/first --output hf/first")
       .example(
           "trireme export --checkpoint runs/lora --adapter --base-name hf/first --output peft/lora")

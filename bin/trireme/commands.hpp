@@ -31,6 +31,7 @@ void add_doctor_command(config::CommandLine& line, comm::Launch& launch);
 void add_dpo_reference_command(config::CommandLine& line, comm::Launch& launch);
 void add_plan_command(config::CommandLine& line);
 void add_plan_schedule_command(config::CommandLine& line);
+void add_report_command(config::CommandLine& line);
 /// `program` is argv[0].
 void add_submit_command(config::CommandLine& line, comm::Launch& launch,
                         const std::string& program);

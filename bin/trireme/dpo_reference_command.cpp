@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <set>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "core/process/run_main.hpp"
 #include "data/order/length_warning.hpp"
 #include "data/order/plan.hpp"
+#include "data/shards/set_kind.hpp"
 #include "device/device.hpp"
 #include "generate/load/load_model.hpp"
 #include "objective/preference_loss.hpp"
@@ -20,7 +20,13 @@
 namespace trireme {
 namespace {
 
-constexpr std::array<std::string_view, 1> kReferenceKinds{"dpo"};
+/// Returns the kinds of data sets that hold pairs.
+std::vector<std::string_view> pair_kinds() {
+  std::vector<std::string_view> names;
+  for (const data::SetKind& kind : data::set_kinds())
+    if (kind.has_pairs()) names.push_back(kind.name);
+  return names;
+}
 
 /// Returns the scores of one data set in file order.
 checkpoint::ReferenceSet reference_set(const train::ScoredSet& pairs,
@@ -57,7 +63,7 @@ void check(const DpoReferenceSettings& settings) {
   if (std::find(objective::kPairScores.begin(), objective::kPairScores.end(), settings.score) ==
       objective::kPairScores.end())
     fail(ErrorKind::usage, "--dpo.score {}, must be all or answer", settings.score);
-  data::refuse_texts(settings.valid_path, "data.valid_path", kReferenceKinds, settings.seq_len);
+  data::refuse_texts(settings.valid_path, "data.valid_path", pair_kinds(), settings.seq_len);
   data::refuse_blend(settings.valid_path, "data.valid_path");
 }
 
@@ -69,14 +75,14 @@ std::vector<std::unique_ptr<train::ScoredSet>> open_sets(const DpoReferenceSetti
   std::set<std::pair<std::string, std::int64_t>> known;  // content and length
   const auto open = [&](const std::string& folder, std::int64_t seq_len) {
     auto opened =
-        std::make_unique<train::ScoredSet>(folder, kReferenceKinds, seq_len, *model.transformer,
+        std::make_unique<train::ScoredSet>(folder, pair_kinds(), seq_len, *model.transformer,
                                            model.tokenizer, settings.score == "answer");
     if (known.emplace(opened->set.content_hash(), opened->samples.seq_len()).second)
       sets.push_back(std::move(opened));
   };
   std::int64_t seq_len = settings.seq_len;
   for (const data::PlanPhase& phase :
-       data::read_plan(settings.data, "--data", kReferenceKinds, settings.seq_len)) {
+       data::read_plan(settings.data, "--data", pair_kinds(), settings.seq_len)) {
     for (const data::PlanSource& source : phase.sources) {
       for (const std::string& folder : source.folders) {
         open(folder, phase.seq_len != 0 ? phase.seq_len : seq_len);

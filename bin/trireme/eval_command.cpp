@@ -11,6 +11,7 @@
 #include "core/files/json_lines.hpp"
 #include "core/log.hpp"
 #include "core/process/run_main.hpp"
+#include "core/progress.hpp"
 #include "data/order/length_warning.hpp"
 #include "data/order/plan.hpp"
 #include "generate/load/load_model.hpp"
@@ -177,6 +178,7 @@ void add_eval_command(config::CommandLine& line, comm::Launch& launch) {
       .flag("--json", settings->json, "print one JSON document on one line instead of a table")
       .flag("--allow-other-template", settings->allow_other_template,
             checkpoint::kAllowOtherTemplateHelp)
+      .option("--progress", &progress_mode(), kProgressModes, kProgressHelp)
       .example("trireme eval --checkpoint runs/first --data sets/held-out --json")
       .example(
           "mpirun -n 2 trireme eval --checkpoint runs/first --choices items.jsonl "

@@ -9,6 +9,7 @@
 #include "comm/nccl/nccl_backend.hpp"
 #include "core/log.hpp"
 #include "core/process/debugger.hpp"
+#include "core/progress.hpp"
 #include "data/shards/set_kind.hpp"
 #include "train/control/launch.hpp"
 #include "train/run/run_task.hpp"
@@ -133,7 +134,8 @@ std::shared_ptr<TrainSettings> add_train_command(config::CommandLine& line, comm
       .flag("--allow-other-template", settings->allow_other_template,
             cat(checkpoint::kAllowOtherTemplateHelp, "; same as --data.allow_template_change true"))
       .option("--wait-for-debugger", &settings->debugged_rank, "RANK",
-              "rank that waits at the start until a debugger attaches to it; -1: none");
+              "rank that waits at the start until a debugger attaches to it; -1: none")
+      .option("--progress", &progress_mode(), kProgressModes, kProgressHelp);
   if (takes_chats(*settings->task)) {
     declared.flag("--allow-missing-markers", settings->allow_missing_markers,
                   "train on chats although the tokenizer lacks the markers of their chat format; "

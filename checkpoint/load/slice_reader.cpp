@@ -12,6 +12,7 @@
 #include "core/error.hpp"
 #include "core/hash/crc32c.hpp"
 #include "core/hash/xxh3.hpp"
+#include "core/progress.hpp"
 
 namespace trireme::checkpoint {
 namespace {
@@ -142,6 +143,9 @@ void run_reads(const std::map<std::uint64_t, DiskReader>& readers,
   std::atomic<std::size_t> next{0};
   std::mutex mutex;
   std::map<std::size_t, std::exception_ptr> errors;
+  double all_bytes = 0;
+  for (const DiskRead& read : reads) all_bytes += static_cast<double>(read.bytes);
+  Progress progress("load", all_bytes, Progress::Unit::bytes);
   const auto work = [&] {
     AlignedBuffer buffer;
     for (std::size_t i = next++; i < reads.size(); i = next++) {
@@ -154,6 +158,7 @@ void run_reads(const std::map<std::uint64_t, DiskReader>& readers,
           take(part,
                bytes.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(part.bytes)));
         }
+        progress.add(static_cast<double>(read.bytes));
       } catch (...) {
         const std::lock_guard lock(mutex);
         errors.emplace(i, std::current_exception());

@@ -73,12 +73,16 @@ struct ExportCommand {
   std::string checkpoint = {};  // DIR as explained at the top of this file
   std::string output = {};
   std::string dtype = "f32";
-  bool adapter = false;  // export only the adapters, as a PEFT directory
+  std::string format = {};  // a name of export_formats(); "": hf, or peft with `adapter`
+  bool adapter = false;     // export only the adapters: format peft
   // base model of the adapters; "": directory "base" in the run of the adapters
   std::string base = {};
-  std::string base_name = {};  // with `adapter`: base_model_name_or_path; "": base_name_of
+  std::string base_name = {};  // with format peft: base_model_name_or_path; "": base_name_of
   bool allow_older = false;
 };
+
+/// Returns "hf|peft", the values of `--format`.
+std::string export_formats();
 
 std::string export_command(const ExportCommand& options, comm::Communicator& world);
 

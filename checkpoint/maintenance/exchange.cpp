@@ -1,3 +1,8 @@
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+
 #include "checkpoint/disk/run_lock.hpp"
 #include "checkpoint/exchange/lora.hpp"
 #include "checkpoint/format/folder.hpp"
@@ -15,6 +20,7 @@
 #include "comm/share.hpp"
 #include "core/error.hpp"
 #include "core/files/directories.hpp"
+#include "core/join.hpp"
 #include "core/log.hpp"
 
 /// Implements `trireme export` and `import` as functions.
@@ -101,38 +107,83 @@ std::string base_name_of(const Checkpoint& adapters, const ExportCommand& option
   return name;
 }
 
+/// The input of an exporter.
+struct ExportSource {
+  const Checkpoint& checkpoint;
+  const Checkpoint* base;  // whole model, if the checkpoint holds adapters to merge; otherwise null
+  const ExportCommand& options;
+  DType dtype;
+};
+
+void export_whole_model(const ExportSource& source, comm::Communicator& world) {
+  export_hf(source.checkpoint, source.options.output, world,
+            {.dtype = source.dtype, .base = source.base});
+}
+
+void export_adapters(const ExportSource& source, comm::Communicator& world) {
+  const std::string base_name = comm::text_of_first_rank(
+      world, [&] { return base_name_of(source.checkpoint, source.options); });
+  export_peft(source.checkpoint, source.options.output, world, source.dtype, base_name);
+}
+
+/// A format of `trireme export --format`.
+struct ExportFormat {
+  std::string_view name;
+  bool whole;  // a whole model, with adapters merged; otherwise only the adapters
+  void (*write)(const ExportSource& source, comm::Communicator& world);
+};
+
+constexpr std::array kExportFormats{
+    ExportFormat{"hf", true, export_whole_model},
+    ExportFormat{"peft", false, export_adapters},
+};
+
+std::string format_names(std::string_view separator) {
+  return joined(kExportFormats, separator, [](const ExportFormat& one) { return one.name; });
+}
+
+const ExportFormat& format_of(const ExportCommand& options) {
+  const std::string_view name =
+      !options.format.empty() ? options.format : std::string_view(options.adapter ? "peft" : "hf");
+  const auto* found = std::ranges::find(kExportFormats, name, &ExportFormat::name);
+  if (found == kExportFormats.end()) {
+    fail(ErrorKind::usage, "--format {}, must be {}", name, format_names(" or "));
+  }
+  if (options.adapter && found->whole)
+    fail(ErrorKind::usage, "--adapter needs --format peft, but --format is {}", name);
+  if (found->whole && !options.base_name.empty())
+    fail(ErrorKind::usage, "--base-name {} requires --adapter: a whole model has no base",
+         options.base_name);
+  return *found;
+}
+
 }  // namespace
+
+std::string export_formats() {
+  return format_names("|");
+}
 
 std::string export_command(const ExportCommand& options, comm::Communicator& world) {
   if (options.checkpoint.empty() || options.output.empty())
     fail(ErrorKind::usage, "export needs --checkpoint DIR and --output DIR");
   const auto dtype = dtype_from_name(options.dtype);
   if (!dtype) fail(ErrorKind::usage, "--dtype {}, must be one of f32, bf16, f16", options.dtype);
-  if (!options.adapter && !options.base_name.empty())
-    fail(ErrorKind::usage, "--base-name {} requires --adapter: a whole model has no base",
-         options.base_name);
+  const ExportFormat& format = format_of(options);
   if (is_hf_directory(options.checkpoint, world)) {
-    if (options.adapter)
+    if (!format.whole)
       fail(ErrorKind::usage,
            "--adapter: {} is a Hugging Face directory, which contains no adapters",
            options.checkpoint);
     const TemporaryModel model(options.checkpoint, options.output, world, false);
-    export_hf(model.checkpoint(), options.output, world, {.dtype = *dtype});
+    format.write({model.checkpoint(), nullptr, options, *dtype}, world);
     return formatted("{} -> {}\n", options.checkpoint, options.output);
   }
   const Checkpoint checkpoint = open_newest_good(options.checkpoint, world, options.allow_older);
-  if (options.adapter) {
-    const std::string base_name =
-        comm::text_of_first_rank(world, [&] { return base_name_of(checkpoint, options); });
-    export_peft(checkpoint, options.output, world, *dtype, base_name);
-  } else if (holds_adapters(checkpoint)) {
-    const TemporaryModel base(
-        options.base.empty() ? base_checkpoint_path(checkpoint) : fs::path(options.base),
-        options.output, world, false);
-    export_hf(checkpoint, options.output, world, {.dtype = *dtype, .base = &base.checkpoint()});
-  } else {
-    export_hf(checkpoint, options.output, world, {.dtype = *dtype});
-  }
+  std::optional<TemporaryModel> base;
+  if (format.whole && holds_adapters(checkpoint))
+    base.emplace(options.base.empty() ? base_checkpoint_path(checkpoint) : fs::path(options.base),
+                 options.output, world, false);
+  format.write({checkpoint, base ? &base->checkpoint() : nullptr, options, *dtype}, world);
   return formatted("{} -> {}\n", checkpoint.path().string(), options.output);
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "checkpoint/format/cover.hpp"
 #include "checkpoint/format/model_values.hpp"
@@ -12,6 +13,7 @@
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 #include "core/join.hpp"
+#include "core/progress.hpp"
 
 namespace trireme::checkpoint {
 namespace {
@@ -121,12 +123,15 @@ std::filesystem::path write_checkpoint(const Checkpoint& from, const ReshardLayo
     make_temporary(whole);
   });
   try {
+    const std::vector<std::uint64_t> bytes = bytes_of_ranks(layout, manifest);
+    const double all_bytes = std::accumulate(bytes.begin(), bytes.end(), 0.0);
+    Progress progress("reshard", all_bytes / world.size(), Progress::Unit::bytes);
     const std::vector<std::string> parts =
-        comm::distribute_work(world, bytes_of_ranks(layout, manifest), [&](std::size_t rank) {
+        comm::distribute_work(world, bytes, [&](std::size_t rank) {
           const RankSlices mine = read_rank(from, layout, static_cast<int>(rank));
           return manifest_part_text(write_shard_file(
               whole.temporary, {whole.run_id, whole.step, static_cast<int>(rank), layout.num_ranks},
-              mine.slices));
+              mine.slices, nullptr, &progress));
         });
     return comm::text_of_first_rank(world, [&] {
       std::vector<CheckpointManifest> parsed;

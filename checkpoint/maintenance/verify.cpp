@@ -1,6 +1,7 @@
 #include "checkpoint/maintenance/verify.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -16,6 +17,7 @@
 #include "core/hash/xxh3.hpp"
 #include "core/join.hpp"
 #include "core/log.hpp"
+#include "core/progress.hpp"
 
 namespace trireme::checkpoint {
 namespace {
@@ -220,10 +222,14 @@ std::vector<Damage> find_damage(std::span<const Checkpoint> checkpoints,
   std::vector<std::uint64_t> bytes;
   for (const CheckedItem& item : items)
     bytes.push_back(item.recorded == nullptr ? 0 : item.recorded->bytes);
+  const double all_bytes = std::accumulate(bytes.begin(), bytes.end(), 0.0);
+  Progress progress("verify checkpoints", all_bytes / world.size(), Progress::Unit::bytes);
   const std::vector<std::string> found = comm::distribute_work(world, bytes, [&](std::size_t i) {
     const Checkpoint& checkpoint = checkpoints[items[i].checkpoint];
-    return items[i].recorded == nullptr ? unlisted_entries(checkpoint)
-                                        : item_damage(checkpoint, items[i]);
+    std::string damage = items[i].recorded == nullptr ? unlisted_entries(checkpoint)
+                                                      : item_damage(checkpoint, items[i]);
+    progress.add(static_cast<double>(bytes[i]));
+    return damage;
   });
   std::vector<Damage> damage(checkpoints.size());
   for (std::size_t i = 0; i < items.size(); ++i) {

@@ -6,6 +6,7 @@
 #include "comm/agree.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/process/failpoints.hpp"
+#include "core/progress.hpp"
 
 namespace trireme::checkpoint {
 namespace {
@@ -96,8 +97,12 @@ WrittenShard write_staged_shard(const StagedCheckpoint& staged,
                                 WriteRateLimit* rate_limit) noexcept {
   WrittenShard written;
   written.error = comm::capture([&] {
-    written.part =
-        write_shard_file(staged.whole.temporary, staged.identity, staged.slices, rate_limit);
+    double bytes = 0;
+    for (const SliceToWrite& slice : staged.slices)
+      bytes += static_cast<double>(slice.bytes.size());
+    Progress progress("save", bytes, Progress::Unit::bytes);
+    written.part = write_shard_file(staged.whole.temporary, staged.identity, staged.slices,
+                                    rate_limit, &progress);
   });
   return written;
 }

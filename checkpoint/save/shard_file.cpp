@@ -9,6 +9,7 @@
 #include "core/files/hdf5.hpp"
 #include "core/hash/crc32c.hpp"
 #include "core/process/failpoints.hpp"
+#include "core/progress.hpp"
 
 namespace trireme::checkpoint {
 namespace {
@@ -80,7 +81,7 @@ std::string shard_file_name(const ShardIdentity& identity) {
 CheckpointManifest write_shard_file(const std::filesystem::path& directory,
                                     const ShardIdentity& identity,
                                     std::span<const SliceToWrite> slices,
-                                    WriteRateLimit* rate_limit) {
+                                    WriteRateLimit* rate_limit, Progress* progress) {
   const std::string name = shard_file_name(identity);
   const std::filesystem::path path = directory / name;
   failpoint("checkpoint.shard.create");
@@ -100,6 +101,7 @@ CheckpointManifest write_shard_file(const std::filesystem::path& directory,
     part.tensors.at(slice.name)
         .slices.push_back({0, placed[i].dataset, placed[i].at, slice.part,
                            crc32c_hex(writer.append(slice.bytes))});
+    if (progress != nullptr) progress->add(static_cast<double>(slice.bytes.size()));
   }
   writer.append(gaps.back());
   const std::uint64_t size = writer.size();

@@ -10,6 +10,12 @@
 #include "checkpoint/format/manifest.hpp"
 #include "core/dtype.hpp"
 
+namespace trireme {
+
+class Progress;
+
+}  // namespace trireme
+
 namespace trireme::checkpoint {
 
 /// A slice to write: the raw elements of `part` of the logical tensor `name`.
@@ -39,10 +45,12 @@ std::string shard_file_name(const ShardIdentity& identity);
 /// of the file in the same pass. File and directory are fsynced. A dataset has the shape of the
 /// slice, or one dim if the slice is a flat range. Equal inputs give equal bytes.
 ///   rate_limit  limits the write rate; null: no limit
+///   progress    counts the written bytes; may be null
 /// Does not communicate; may run on any thread. Throws Error(resource) if a disk operation fails.
 CheckpointManifest write_shard_file(const std::filesystem::path& directory,
                                     const ShardIdentity& identity,
                                     std::span<const SliceToWrite> slices,
-                                    WriteRateLimit* rate_limit = nullptr);
+                                    WriteRateLimit* rate_limit = nullptr,
+                                    Progress* progress = nullptr);
 
 }  // namespace trireme::checkpoint

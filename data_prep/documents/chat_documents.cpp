@@ -4,6 +4,7 @@
 #include "core/by_name.hpp"
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
+#include "data/shards/set_kind.hpp"
 #include "data_prep/documents/document_maker.hpp"
 #include "text/chat/chat_encoder.hpp"
 #include "text/chat/chat_reader.hpp"
@@ -169,6 +170,7 @@ class ChatDocuments : public DocumentMaker {
       : DocumentMaker(tokenizer),
         rules_(rules),
         form_(chat_form(rules.config).value()),
+        kind_(data::set_kind(rules.config.kind)),
         seq_len_(static_cast<std::size_t>(rules.seq_len)),
         template_(text::chat_template(rules.config.chat.format)),
         mask_(text::parse_chat_mask(rules.config.chat.mask)),
@@ -206,7 +208,7 @@ class ChatDocuments : public DocumentMaker {
           return add_bad(record, formatted("a message contains the token {}", *forged), result);
         }
       }
-      form_ == text::ChatForm::pair ? add_pair(record, result) : add_conversation(record, result);
+      kind_.has_pairs() ? add_pair(record, result) : add_conversation(record, result);
     }
   }
 
@@ -262,7 +264,7 @@ class ChatDocuments : public DocumentMaker {
     const data::PairCut cut = found.value_or(data::PairCut{});
     const std::vector<data::Span> chosen_spans = targets(chats_[0], cut.chosen_end);
     const std::vector<data::Span> rejected_spans = targets(chats_[1], cut.rejected_end);
-    if (!found || !data::keeps_targets(lengths, cut, chosen_spans, rejected_spans, cut_rule_)) {
+    if (!found || !kind_.keeps(lengths, cut, chosen_spans, rejected_spans, cut_rule_)) {
       ++result.documents.counts.dropped;
       if (has_targets(chats_[0]) && has_targets(chats_[1])) ++result.documents.counts.dropped_long;
       return;
@@ -289,6 +291,7 @@ class ChatDocuments : public DocumentMaker {
 
   const DocumentRules& rules_;
   text::ChatForm form_;
+  const data::SetKind& kind_;
   std::size_t seq_len_;
   const text::ChatTemplate& template_;
   text::ChatMask mask_;

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "core/join.hpp"
+#include "data/shards/set_kind.hpp"
 #include "data_prep/documents/document_rules.hpp"
 #include "text/chat/chat_template.hpp"
 
@@ -84,7 +85,7 @@ std::optional<text::ChatForm> chat_form(const DocumentConfig& config) {
 
 void check(const DocumentConfig& config, Problems& problems) {
   check_fields(config, problems);
-  if (chat_form(config) != text::ChatForm::pair && config.chat.cut_pairs != ChatConfig{}.cut_pairs)
+  if (!data::set_kind(config.kind).has_pairs() && config.chat.cut_pairs != ChatConfig{}.cut_pairs)
     problems.add(formatted("--cut-pairs {} requires --kind {}", config.chat.cut_pairs,
                            text::chat_kind_names(" and ", text::ChatForm::pair)));
   check_ignored(config, problems);

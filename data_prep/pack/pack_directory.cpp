@@ -156,13 +156,12 @@ PackDirectoryState PackDirectory::look(comm::Communicator& world) const {
   PackDirectoryState state;
   std::uint64_t finished = 0;
   comm::all_or_none(world, [&] { finished = world.rank() == 0 && is_finished() ? 1 : 0; });
-  state.is_finished = comm::broadcast_value(world, finished, 0, "finished") != 0;
-  if (!state.is_finished) {
-    comm::all_or_none(world, [&] { check_shards(shards_, world.rank(), world.size()); });
-    const std::string seen = world.rank() == 0 ? Json(missing(shards_)).dump() : "";
-    state.missing = parse_json(comm::broadcast_text(world, seen), "missing shards")
-                        .get<std::vector<std::size_t>>();
-  }
+  finished = comm::broadcast_value(world, finished, 0, "finished");
+  comm::all_or_none(world, [&] { check_shards(shards_, world.rank(), world.size()); });
+  const std::string seen = world.rank() == 0 ? Json(missing(shards_)).dump() : "";
+  state.missing = parse_json(comm::broadcast_text(world, seen), "missing shards")
+                      .get<std::vector<std::size_t>>();
+  state.is_finished = finished != 0 && state.missing.empty();
   std::ranges::set_difference(shards_, state.missing, std::back_inserter(state.kept));
   return state;
 }
@@ -217,7 +216,9 @@ void PackDirectory::check_shards(const std::vector<std::size_t>& shards, int ran
     if (!std::filesystem::exists(path)) continue;
     data::ShardMeta meta;
     try {
-      meta = data::TokenShard::open(path).meta();
+      const data::TokenShard shard = data::TokenShard::open(path);
+      shard.verify_tokens();
+      meta = shard.meta();
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::data) throw;
       log::warn(formatted("{}; it is made again", error.what()));

@@ -1,4 +1,4 @@
-# cmake -DFOLDER=... -DFILES=a.html,b.js -DOUTPUT=... -P embed_page.cmake: the page's files as a C++ table.
+# cmake -DMODULE=serve -DFOLDER=... -DFILES=a.html,b.js -DOUTPUT=... -P embed_page.cmake: the page's files as a C++ table of MODULE.
 # index.html is served at /, the others at /page/NAME.
 string(REPLACE "," ";" names "${FILES}")
 set(rows "")
@@ -23,6 +23,6 @@ foreach(name ${names})
   string(APPEND rows "    {\"${path}\", \"${type}; charset=utf-8\",\n     R\"page(${content})page\"},\n")
 endforeach()
 file(WRITE ${OUTPUT}
-     "#include \"serve/page_files.hpp\"\n\n#include <array>\n\nnamespace trireme::serve {\n\n"
+     "#include \"${MODULE}/page_files.hpp\"\n\n#include <array>\n\nnamespace trireme::${MODULE} {\n\n"
      "std::span<const PageFile> page_files() {\n  static constexpr auto files = std::to_array<PageFile>({\n${rows}  });\n"
-     "  return files;\n}\n\n}  // namespace trireme::serve\n")
+     "  return files;\n}\n\n}  // namespace trireme::${MODULE}\n")

@@ -143,6 +143,8 @@ class Parser {
     const std::string name =
         spec.name.empty() ? formatted("positional{}", bound_.size()) : spec.name;
     bound_.push_back({add(name, is_list), &spec});
+    // Without this, CLI11 gives a positional argument one value only.
+    if (spec.name.empty() && is_list) bound_.back().option->allow_extra_args();
   }
 
   void declare_config(const ConfigSet& set) {

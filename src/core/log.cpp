@@ -6,13 +6,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
 
+#include "core/background_log.hpp"
 #include "core/error.hpp"
 #include "core/escape.hpp"
+#include "core/writer_thread.hpp"
 
 namespace trireme::log {
 namespace {
@@ -50,7 +53,75 @@ std::shared_ptr<spdlog::logger> logger(std::shared_ptr<spdlog::logger> next = nu
   return instance;
 }
 
+constexpr double kFlush_s = 5;  // longest time that flush() waits for a frozen file system
+
+/// The thread that writes the lines; none if the callers write them.
+struct Writer {
+  std::mutex mutex;
+  int num_users = 0;
+  std::shared_ptr<WriterThread> thread;
+};
+
+Writer& writer() {
+  static auto* const writer = new Writer;  // never destroyed: lines may come during the exit
+  return *writer;
+}
+
+std::shared_ptr<WriterThread> writer_thread() {
+  Writer& all = writer();
+  const std::lock_guard lock(all.mutex);
+  return all.thread;
+}
+
+void warn_of_dropped(WriterThread& thread) {
+  const std::size_t dropped = thread.take_num_dropped();
+  if (dropped == 0) return;
+  logger()->warn(formatted(
+      "{} log lines were dropped, because the log could not be written for some time", dropped));
+}
+
+void write(spdlog::level::level_enum level, std::string_view message) {
+  std::string text = escape_controls(message);
+  const auto thread = writer_thread();
+  if (!thread) {
+    logger()->log(level, text);
+    return;
+  }
+  WriterThread* const own = thread.get();  // the thread outlives its tasks
+  auto task = [own, level, text = std::move(text), now = spdlog::log_clock::now()] {
+    warn_of_dropped(*own);
+    logger()->log(now, spdlog::source_loc{}, level, text);
+  };
+  level >= spdlog::level::warn ? thread->post_urgent(std::move(task))
+                               : thread->post_inexact(std::move(task));
+}
+
 }  // namespace
+
+Background::Background() {
+  Writer& all = writer();
+  const std::lock_guard lock(all.mutex);
+  if (all.num_users++ == 0) all.thread = std::make_shared<WriterThread>();
+}
+
+Background::~Background() {
+  std::shared_ptr<WriterThread> last;
+  {
+    Writer& all = writer();
+    const std::lock_guard lock(all.mutex);
+    if (--all.num_users == 0) last = std::exchange(all.thread, nullptr);
+  }
+  if (last) last->drain_for(WriterThread::kLast_s);
+}
+
+void write_raw(std::string text) {
+  auto task = [text = std::move(text)] {
+    std::fputs(text.c_str(), stderr);
+    std::fflush(stderr);
+  };
+  const auto thread = writer_thread();
+  thread ? thread->post_inexact(std::move(task)) : task();
+}
 
 void init(const Config& config) {
   try {
@@ -61,23 +132,26 @@ void init(const Config& config) {
 }
 
 void debug(std::string_view message) {
-  logger()->debug(escape_controls(message));
+  write(spdlog::level::debug, message);
 }
 
 void info(std::string_view message) {
-  logger()->info(escape_controls(message));
+  write(spdlog::level::info, message);
 }
 
 void warn(std::string_view message) {
-  logger()->warn(escape_controls(message));
+  write(spdlog::level::warn, message);
 }
 
 void error(std::string_view message) {
-  logger()->error(escape_controls(message));
+  write(spdlog::level::err, message);
 }
 
 void flush() {
-  logger()->flush();
+  const auto thread = writer_thread();
+  if (thread) thread->post_inexact([] { logger()->flush(); });
+  WriterThread::drain_all(kFlush_s);  // a frozen file system must not block an exit
+  if (!thread) logger()->flush();
 }
 
 }  // namespace trireme::log

@@ -1,20 +1,68 @@
 #include "core/measures.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 
 #include "core/error.hpp"
 
 namespace trireme {
+namespace {
+
+// The time takes 33 bits of a double's integers and the rank 20.
+constexpr double kRanks = 1 << 20;
+constexpr double kMost_s = 8000;
+
+std::array<const std::string*, 5> names_of(const Measure& measure) {
+  return {&measure.name, &measure.least_rank, &measure.least, &measure.most_rank, &measure.most};
+}
+
+void add_ranked(std::vector<Metric>& metrics, const std::string& rank_name, double packed,
+                const std::string& value_name, double value) {
+  metrics.push_back(
+      {rank_name, static_cast<double>(RankedMax::rank_of(packed)), Metric::Form::whole});
+  if (!value_name.empty()) metrics.push_back({value_name, value, Metric::Form::real});
+}
+
+double take(std::span<const double>& numbers) {
+  const double first = numbers.front();
+  numbers = numbers.subspan(1);
+  return first;
+}
+
+}  // namespace
+
+std::string_view unit_of(std::string_view name) {
+  for (const std::string_view unit : {"per_s", "bytes", "s"}) {
+    if (name.size() > unit.size() && name.ends_with(unit) &&
+        name[name.size() - unit.size() - 1] == '_')
+      return unit;
+  }
+  return "";
+}
+
+double RankedMax::packed(double seconds, int rank) {
+  const double micros = std::round(std::clamp(seconds, 0.0, kMost_s) * 1e6);
+  return micros * kRanks + (kRanks - 1 - rank);
+}
+
+int RankedMax::rank_of(double packed_max) {
+  return static_cast<int>(kRanks - 1 - std::fmod(packed_max, kRanks));
+}
+
+double RankedMax::seconds_of(double packed_max) {
+  return std::floor(packed_max / kRanks) / 1e6;
+}
 
 Measures::Id Measures::declare(Measure measure) {
-  const auto is_taken = [&](const std::string& name) {
-    return std::any_of(measures_.begin(), measures_.end(), [&](const Measure& other) {
-      return other.name == name || other.least_rank == name;
-    });
-  };
-  for (const std::string& name : {measure.name, measure.least_rank}) {
-    const bool twice = !name.empty() && (is_taken(name) || measure.name == measure.least_rank);
-    if (twice) fail(ErrorKind::internal, "measure {} is declared twice", name);
+  std::vector<std::string> taken;
+  for (const Measure& other : measures_)
+    for (const std::string* name : names_of(other)) taken.push_back(*name);
+  for (const std::string* name : names_of(measure)) {
+    if (name->empty()) continue;
+    if (std::find(taken.begin(), taken.end(), *name) != taken.end())
+      fail(ErrorKind::internal, "measure {} is declared twice", *name);
+    taken.push_back(*name);
   }
   measures_.push_back(std::move(measure));
   values_.emplace_back();
@@ -30,35 +78,52 @@ void Measures::record(Id id, double value, double weight) {
   }
 }
 
-void Measures::pack(std::span<double> into) {
+void Measures::pack(std::vector<double>& sums, std::vector<double>& maxima, int rank) {
   for (std::size_t i = 0; i < values_.size(); ++i) {
-    into[2 * i] = values_[i].value;
-    into[2 * i + 1] = values_[i].weight;
+    const Combine combine = measures_[i].combine;
+    (combine == Combine::max ? maxima : sums).push_back(values_[i].value);
+    if (combine == Combine::weighted_mean) sums.push_back(values_[i].weight);
+    if (!measures_[i].least_rank.empty())  // the largest difference is the least value
+      maxima.push_back(RankedMax::packed(kMost_s - values_[i].value, rank));
+    if (!measures_[i].most_rank.empty())
+      maxima.push_back(RankedMax::packed(values_[i].value, rank));
   }
   values_.assign(values_.size(), {});
 }
 
-std::vector<Metric> Measures::combine(std::span<const double> all, double steps) const {
-  const std::size_t ranks = all.size() / packed_size();
+std::vector<Metric> Measures::combine(std::span<const double>& sums,
+                                      std::span<const double>& maxima, double steps,
+                                      int ranks) const {
   std::vector<Metric> metrics;
-  for (std::size_t i = 0; i < measures_.size(); ++i) {
-    const Measure& measure = measures_[i];
-    const auto value_of = [&](std::size_t rank) { return all[rank * packed_size() + 2 * i]; };
-    double value = measure.combine == Combine::max ? value_of(0) : 0;
-    double weight = 0;
-    std::size_t least = 0;
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-      const double one = value_of(rank);
-      value = measure.combine == Combine::max ? std::max(value, one) : value + one;
-      weight += all[rank * packed_size() + 2 * i + 1];
-      if (one < value_of(least)) least = rank;
+  for (const Measure& measure : measures_) {
+    double value = 0;
+    switch (measure.combine) {
+      case Combine::sum:
+        value = take(sums);
+        break;
+      case Combine::weighted_mean:
+        value = take(sums);
+        value /= take(sums);
+        break;
+      case Combine::mean:
+        value = take(sums) / (steps * ranks);
+        break;
+      case Combine::max:
+        value = take(maxima);
+        break;
     }
-    if (measure.combine == Combine::weighted_mean) value /= weight;
-    if (measure.combine == Combine::mean) value /= steps * static_cast<double>(ranks);
     metrics.push_back(
         {measure.name, value, measure.whole ? Metric::Form::whole : Metric::Form::real});
-    if (!measure.least_rank.empty())
-      metrics.push_back({measure.least_rank, static_cast<double>(least), Metric::Form::whole});
+    if (!measure.least_rank.empty()) {
+      const double packed = take(maxima);
+      add_ranked(metrics, measure.least_rank, packed, measure.least,
+                 (kMost_s - RankedMax::seconds_of(packed)) / steps);
+    }
+    if (!measure.most_rank.empty()) {
+      const double packed = take(maxima);
+      add_ranked(metrics, measure.most_rank, packed, measure.most,
+                 RankedMax::seconds_of(packed) / steps);
+    }
   }
   return metrics;
 }

@@ -1,7 +1,9 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trireme {
@@ -19,19 +21,41 @@ struct Measure {
   std::string name;  // includes the unit: "save_s", "mem_peak_bytes"
   Combine combine = Combine::mean;
   bool whole = false;  // an integer count
-  // if set, the name of one more number: the rank with the smallest value
+  // Names of more numbers, for a mean of seconds: the rank with the smallest or largest value, and
+  // this value. Empty: no such number. A value needs its rank.
   std::string least_rank{};
+  std::string least{};
+  std::string most_rank{};
+  std::string most{};
 };
 
-/// One number of a report, equal on all ranks.
+/// One number of a report, or a text, equal on all ranks.
 struct Metric {
-  enum class Form { real, whole, flag };
+  enum class Form { real, whole, flag, text };
   std::string name;
   double value = 0;
   Form form = Form::real;
+  std::string text{};
+};
+
+/// Returns the unit of a metric from the end of its name: "s", "bytes", "per_s", or "" for a number
+/// without a unit.
+std::string_view unit_of(std::string_view name);
+
+/// The rank with the largest value, found by a maximum over ranks. The value is rounded to
+/// microseconds; of equal values, the lowest rank counts.
+class RankedMax {
+ public:
+  /// Returns the number that `rank` contributes for `seconds`.
+  [[nodiscard]] static double packed(double seconds, int rank);
+  [[nodiscard]] static int rank_of(double packed_max);
+  [[nodiscard]] static double seconds_of(double packed_max);
 };
 
 /// The measures of one rank. All ranks declare the same ones in order, before the first pack().
+///
+/// The ranks combine their values by two reductions: `sums` are added over ranks, and the maximum
+/// over ranks is taken of `maxima`. Their sizes do not depend on the number of ranks.
 class Measures {
  public:
   using Id = std::size_t;
@@ -42,15 +66,20 @@ class Measures {
   /// Adds to a mean, or replaces the value of other measures. Only weighted_mean uses `weight`.
   void record(Id id, double value, double weight = 1);
 
-  /// Returns the count of numbers that a rank sends for a report.
-  [[nodiscard]] std::size_t packed_size() const noexcept { return 2 * measures_.size(); }
+  /// Returns the value that this rank has recorded since the last pack().
+  [[nodiscard]] double recorded(Id id) const { return values_.at(id).value; }
 
-  /// Writes packed_size() numbers and resets the values.
-  void pack(std::span<double> into);
+  [[nodiscard]] std::span<const Measure> declared() const noexcept { return measures_; }
 
-  /// Combines the packed numbers of all ranks (`all`, in rank order) over `steps` steps since the
-  /// last report. Ranks are added in their order, in fp64.
-  [[nodiscard]] std::vector<Metric> combine(std::span<const double> all, double steps) const;
+  /// Appends the values of this rank to both lists and resets them.
+  void pack(std::vector<double>& sums, std::vector<double>& maxima, int rank);
+
+  /// Returns the metrics of all ranks over `steps` steps since the last report. Removes the numbers
+  /// that pack() has appended from the front of both lists, which the ranks have combined. If the
+  /// sums were added in rank order in fp64, the metrics are bit for bit the same for every call.
+  [[nodiscard]] std::vector<Metric> combine(std::span<const double>& sums,
+                                            std::span<const double>& maxima, double steps,
+                                            int ranks) const;
 
  private:
   struct Value {

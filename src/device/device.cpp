@@ -26,6 +26,7 @@
 #include "core/hash/hex.hpp"
 #include "core/process/max_threads.hpp"
 #include "core/timer.hpp"
+#include "device/allocator_settings.hpp"
 #include "device/cpu_peak.hpp"
 #include "device/cuda_library.hpp"
 #include "device/own_pages.hpp"
@@ -159,7 +160,10 @@ at::Device choose_device(const std::string& device, int local_rank, std::string_
   if (device != "auto" && device != "cpu" && device != "cuda")
     fail(ErrorKind::usage, "{} {}, must be auto, cpu or cuda", setting, device);
   const int visible = device == "cpu" ? 0 : num_visible_gpus();
-  if (visible > 0) return {at::kCUDA, static_cast<at::DeviceIndex>(local_rank % visible)};
+  if (visible > 0) {
+    use_expandable_segments();
+    return {at::kCUDA, static_cast<at::DeviceIndex>(local_rank % visible)};
+  }
   if (device == "cuda")
     fail(ErrorKind::usage, "{} cuda, but this rank sees no GPU (nvidia-smi, CUDA_VISIBLE_DEVICES)",
          setting);

@@ -18,31 +18,6 @@ c10::MemoryReportingInfoBase* current_listener() {
   return dynamic_cast<c10::MemoryReportingInfoBase*>(c10::ThreadLocalDebugInfo::get(kSlot));
 }
 
-/// Limits LibTorch's log to errors during its lifetime. LibTorch's CPU allocator otherwise warns
-/// about each free of memory that is older than the count.
-class ErrorsOnly {
- public:
-  ErrorsOnly() {
-    const std::lock_guard lock(mutex_);
-    if (living_++ > 0) return;
-    before_ = FLAGS_caffe2_log_level;
-    FLAGS_caffe2_log_level = std::max(before_, static_cast<int>(c10::GLOG_ERROR));
-  }
-
-  ErrorsOnly(const ErrorsOnly&) = delete;
-  ErrorsOnly& operator=(const ErrorsOnly&) = delete;
-
-  ~ErrorsOnly() {
-    const std::lock_guard lock(mutex_);
-    if (--living_ == 0) FLAGS_caffe2_log_level = before_;
-  }
-
- private:
-  inline static std::mutex mutex_;
-  inline static int living_ = 0;
-  inline static int before_ = 0;
-};
-
 }  // namespace
 
 /// The listener of the allocators. It has a lock, because GPU backward runs on other threads.
@@ -90,6 +65,31 @@ class MemoryCount::Reporter : public c10::MemoryReportingInfoBase {
 };
 
 struct MemoryCount::Installed {
+  /// Limits LibTorch's log to errors during its lifetime. LibTorch's CPU allocator otherwise warns
+  /// about each free of memory that is older than the count.
+  class ErrorsOnly {
+   public:
+    ErrorsOnly() {
+      const std::lock_guard lock(mutex_);
+      if (living_++ > 0) return;
+      before_ = FLAGS_caffe2_log_level;
+      FLAGS_caffe2_log_level = std::max(before_, static_cast<int>(c10::GLOG_ERROR));
+    }
+
+    ErrorsOnly(const ErrorsOnly&) = delete;
+    ErrorsOnly& operator=(const ErrorsOnly&) = delete;
+
+    ~ErrorsOnly() {
+      const std::lock_guard lock(mutex_);
+      if (--living_ == 0) FLAGS_caffe2_log_level = before_;
+    }
+
+   private:
+    inline static std::mutex mutex_;
+    inline static int living_ = 0;
+    inline static int before_ = 0;
+  };
+
   ErrorsOnly quiet;
   std::shared_ptr<Reporter> reporter = std::make_shared<Reporter>();
   c10::DebugInfoGuard guard{kSlot, reporter};

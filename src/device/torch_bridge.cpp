@@ -42,7 +42,7 @@ comm::Stream current_stream(at::Device device) {
 #ifdef TRIREME_HAVE_CUDA
   if (device.is_cuda()) return {c10::cuda::getCurrentCUDAStream(device.index()).stream()};
 #endif
-  TRIREME_ASSERT(device.is_cpu());
+  TRIREME_ASSERT(!device.is_cuda());
   return {};
 }
 

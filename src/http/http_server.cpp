@@ -47,15 +47,14 @@ HttpServer::Impl::Impl(const HttpConfig& config, HttpHandlers handlers)
   const auto found = resolver.resolve(config.host, std::to_string(config.port),
                                       asio::ip::tcp::resolver::passive, error);
   if (error || found.empty()) {
-    fail(ErrorKind::usage, "--host {} is not an address or a name of this machine: {}", config.host,
-         error.message());
+    fail(ErrorKind::usage, "{} is not an address or a name of this machine: {}; change {}",
+         config.host, error.message(), config.options);
   }
   endpoint = found.begin()->endpoint();
   const auto check = [&](const char* what) {
     if (!error) return;
-    fail(ErrorKind::usage,
-         "cannot {} {} port {}: {}; choose another --host or --port (0: any free port)", what,
-         config.host, config.port, error.message());
+    fail(ErrorKind::usage, "cannot {} {} port {}: {}; choose another {} (port 0: any free port)",
+         what, config.host, config.port, error.message(), config.options);
   };
   acceptor.open(endpoint.protocol(), error);
   check("open");

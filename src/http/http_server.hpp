@@ -13,7 +13,8 @@ namespace trireme::http {
 
 struct HttpConfig {
   std::string host = "127.0.0.1";
-  std::uint16_t port = 0;  // 0 selects any free port
+  std::uint16_t port = 0;                    // 0 selects any free port
+  std::string options = "--host or --port";  // options that set host and port, for errors
   int num_threads = 2;
   std::size_t max_head_bytes = std::size_t{16} << 10;
   std::size_t max_body_bytes = std::size_t{4} << 20;

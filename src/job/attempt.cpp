@@ -17,6 +17,7 @@
 #include "core/files/json_lines.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
+#include "core/timer.hpp"
 #include "scheduler/scheduler.hpp"
 
 namespace trireme::job {
@@ -25,6 +26,14 @@ namespace {
 std::int64_t count_in(const char* variable) {
   const char* text = std::getenv(variable);
   return text == nullptr ? 0 : std::max<std::int64_t>(0, parse_integer(text).value_or(0));
+}
+
+/// Reads a variable with a Unix time above 0.
+std::optional<double> time_in(const char* variable) {
+  const char* text = std::getenv(variable);
+  const auto value = text == nullptr ? std::nullopt : parse_integer(text);
+  if (!value || *value <= 0) return std::nullopt;
+  return static_cast<double>(*value);
 }
 
 constexpr std::size_t kMaxReportBytes = std::size_t{1} << 20;
@@ -59,10 +68,11 @@ std::uint64_t AttemptId::order() const {
 }
 
 std::optional<double> job_end_from_environment() {
-  const char* text = std::getenv(scheduler::scheduler().variables().job_end);
-  const auto value = text == nullptr ? std::nullopt : parse_integer(text);
-  if (!value || *value <= 0) return std::nullopt;
-  return static_cast<double>(*value);
+  return time_in(scheduler::scheduler().variables().job_end);
+}
+
+std::optional<double> job_start_from_environment() {
+  return time_in(scheduler::scheduler().variables().job_start);
 }
 
 void put_attempt_id(Json& object, const AttemptId& place) {
@@ -84,6 +94,7 @@ void put_failure_report(Json& object, const FailureReport& failure_report) {
   object["exit_code"] = failure_report.exit_code;
   object["step"] = failure_report.step;
   object["message"] = failure_report.message;
+  if (failure_report.time) object["at"] = *failure_report.time;
   if (!failure_report.lost.kind.empty()) {
     object["lost"] = {{"rank", failure_report.lost.rank},
                       {"host", failure_report.lost.host},
@@ -99,6 +110,7 @@ FailureReport take_failure_report(const Json& object, const std::string& where) 
   failure_report.exit_code = static_cast<int>(json_get<std::int64_t>(object, "exit_code", where));
   failure_report.step = json_get<std::int64_t>(object, "step", where);
   failure_report.message = json_get<std::string>(object, "message", where);
+  if (object.contains("at")) failure_report.time = json_get<double>(object, "at", where);
   if (const auto lost = object.find("lost"); lost != object.end()) {
     failure_report.lost = {static_cast<int>(json_get<std::int64_t>(*lost, "rank", where)),
                            json_get<std::string>(*lost, "host", where),
@@ -114,6 +126,7 @@ void write_failure_report(const RunDirectory& folder,
     std::filesystem::create_directory(folder.failure_reports(), ignored);
     Json json = Json::object();
     put_failure_report(json, failure_report);
+    json["at"] = failure_report.time.value_or(unix_time_s());
     put_attempt_id(json, AttemptId::from_environment());
     json["pid"] = ::getpid();
     json["time"] = utc_now();

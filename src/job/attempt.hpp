@@ -35,6 +35,10 @@ struct AttemptId {
 /// time; none if the variable is not set or is not a number above 0.
 std::optional<double> job_end_from_environment();
 
+/// Reads the scheduler's environment variable with the time at which the job got its nodes. Returns
+/// it as Unix time; none if the variable is not set or is not a number above 0.
+std::optional<double> job_start_from_environment();
+
 /// The failure report of one rank: `verdicts/rank-NNNNN.json`. Each rank writes its own report; the
 /// writer of the event log collects the reports (event_log.hpp). A rank that was killed leaves no
 /// report, but the reports of its peers name this rank.
@@ -54,10 +58,11 @@ struct FailureReport {
   };
 
   Lost lost{};
-  AttemptId place{};  // identifies the attempt
+  AttemptId place{};             // identifies the attempt
+  std::optional<double> time{};  // Unix time of the failure; absent in reports of older versions
 };
 
-/// Writes the report with the current time and the attempt of this process. Never throws, because
+/// Writes the report with its time (default: now) and the attempt of this process. Never throws, because
 /// this process is about to exit.
 void write_failure_report(const RunDirectory& folder, const FailureReport& failure_report) noexcept;
 
@@ -81,6 +86,8 @@ struct AttemptStart {
   std::map<std::string, std::string> hashes;  // "binary", "config", "data"
   std::int64_t resumed_from = -1;   // step of the checkpoint of this run that was loaded; -1: none
   std::optional<double> job_end{};  // Unix time at which the scheduler ends the job
+  std::optional<double> job_start{};  // Unix time at which the job got its nodes
+  std::optional<double> age_s{};      // seconds from the start of the processes to this event
 };
 
 /// The event that the first step of an attempt is complete.
@@ -142,6 +149,7 @@ struct Attempt {
   std::optional<AttemptEnd> end;
   double ended_at = 0;
   std::optional<Decision> decision;
+  double decided_at = 0;
   AttemptId decided_place;  // id of an attempt that has a decision but no start event
 
   [[nodiscard]] const AttemptId& place() const { return start ? start->place : decided_place; }

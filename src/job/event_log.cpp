@@ -54,13 +54,20 @@ std::int64_t step_or_none(const Json& line, const char* key) {
   return found != line.end() && found->is_null() ? -1 : integer(line, key);
 }
 
+std::optional<double> optional_number(const Json& line, const char* key) {
+  if (!line.contains(key)) return std::nullopt;
+  return json_get<double>(line, key, kWhereEventLog);
+}
+
 AttemptStart start_in(const Json& line) {
   AttemptStart start;
   start.place = take_attempt_id(line, kWhereEventLog);
   start.nodes = texts(line, "nodes");
   start.ranks = integer(line, "ranks");
   start.resumed_from = step_or_none(line, "resumed_from");
-  if (line.contains("job_end")) start.job_end = json_get<double>(line, "job_end", kWhereEventLog);
+  start.job_end = optional_number(line, "job_end");
+  start.job_start = optional_number(line, "job_start");
+  start.age_s = optional_number(line, "age_s");
   const auto hashes = line.find("hashes");
   if (hashes == line.end() || !hashes->is_object())
     fail(ErrorKind::data, "{}: hashes must be an object", kWhereEventLog);
@@ -108,6 +115,7 @@ void take_event(const std::string& event, double time, const Json& line, Attempt
     attempt.ended_at = time;
   } else if (event == "decision") {
     attempt.decision = decision_in(line);
+    attempt.decided_at = time;
     attempt.decided_place = take_attempt_id(line, kWhereEventLog);
   }
 }
@@ -130,6 +138,8 @@ void put_start(Json& object, const AttemptStart& start) {
   object["hashes"] = start.hashes;
   object["resumed_from"] = start.resumed_from < 0 ? Json(nullptr) : Json(start.resumed_from);
   if (start.job_end) object["job_end"] = *start.job_end;
+  if (start.job_start) object["job_start"] = *start.job_start;
+  if (start.age_s) object["age_s"] = *start.age_s;
 }
 
 /// Parses one line without its line feed and adds it to `content`. If the line is incomplete, out

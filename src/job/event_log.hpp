@@ -14,11 +14,13 @@
 /// for all attempts and jobs of the run. Each line has `seq` (from 1, without gaps), `time` (Unix,
 /// seconds), `leg` (the number of the attempt) and `event`:
 ///
-///   start     job, restart, attempt, nodes, ranks, hashes, resumed_from (null: none), job_end
+///   start     job, restart, attempt, nodes, ranks, hashes, resumed_from (null: none), job_end,
+///             job_start, age_s (age of the processes); the last three if they are known
 ///   ready     step, start_s: the first step is done
 ///   commit    step: the checkpoint of this step is published
 ///   request   want, by, step
-///   verdict   rank, host, kind, exit_code, step, message, lost: the failure report of one rank
+///   verdict   rank, host, kind, exit_code, step, message, at (Unix time of the failure), lost: the
+///             failure report of one rank
 ///   end       state, exit_code, step
 ///   decision  the members of Decision, with job, restart and attempt
 ///

@@ -19,6 +19,9 @@ struct RunDirectory {
   /// and the values from formulas.
   [[nodiscard]] std::filesystem::path layout() const { return root / "layout.json"; }
 
+  /// The ranks of the newest start: hosts, devices, mesh coordinates, hashes of the parameters.
+  [[nodiscard]] std::filesystem::path distribution() const { return root / "distribution.json"; }
+
   /// The peak FLOP/s of each device, layout and dtype, from which MFU is computed
   /// (run/compute_peak.hpp).
   [[nodiscard]] std::filesystem::path peak() const { return root / "peak.json"; }

@@ -7,6 +7,7 @@
 #include "ops/dropout.hpp"
 #include "ops/gated_activation.hpp"
 #include "ops/rms_norm.hpp"
+#include "ops/upload.hpp"
 
 namespace trireme::model {
 namespace {
@@ -14,10 +15,7 @@ namespace {
 enum DropoutOp : std::uint32_t {
   kAttentionOutput = 1,
   kMlpOutput = 2,
-  kQkvAdapters = 3,
-  kOutputAdapters = 4,
-  kGateUpAdapters = 5,
-  kDownAdapters = 6,
+  kAdapters = 3,  // 3 to 6: the matrices in the order of Fp8Linear
   kAttentionProbability = 16
 };
 
@@ -151,15 +149,22 @@ void Block::declare_lora() {
   down_adapters_ = adapters({{down, splits.down}});
 }
 
-weighted::AdaptersUse Block::with_adapters(const parallel::Microbatch& batch,
-                                           const weighted::Adapters& adapters,
-                                           std::uint32_t dropout_op,
-                                           std::int64_t first_feature) const {
-  if (!batch.adapters || adapters.terms.empty()) return {};
-  weighted::AdaptersUse use{&adapters, {}, context_.path};
+weighted::AdaptersUse Block::use_of(const parallel::Microbatch& batch,
+                                    const weighted::Adapters& adapters, Fp8Linear which,
+                                    std::int64_t first_feature) const {
+  weighted::AdaptersUse use;
+  const auto number = static_cast<std::int64_t>(which);
+  if (batch.training && context_.fp8 != nullptr && context_.fp8->has(which)) {
+    constexpr auto kLinears = static_cast<std::int64_t>(kNumFp8Linears);
+    use.fp8 = {context_.fp8, index_ * kLinears + number};
+  }
+  if (!batch.adapters || adapters.terms.empty()) return use;
+  use.adapters = &adapters;
+  use.path = context_.path;
   if (batch.training && context_.lora.dropout > 0) {
-    use.dropout = dropout_mask(context_, batch, context_.lora.dropout, index_, dropout_op,
-                               batch.places, first_feature);
+    use.dropout =
+        dropout_mask(context_, batch, context_.lora.dropout, index_,
+                     static_cast<std::uint32_t>(kAdapters + number), batch.places, first_feature);
   }
   return use;
 }
@@ -185,7 +190,7 @@ at::Tensor Block::project(const parallel::Microbatch& batch, const at::Tensor& x
       weighted::rms_norm(x, registry_, input_norm_, context_.config.norm_eps, context_.path);
   return weighted::column_parallel_linear(context_.tensor, normed, registry_, qkv_,
                                           recompute_norm(x, input_norm_),
-                                          with_adapters(batch, qkv_adapters_, kQkvAdapters));
+                                          use_of(batch, qkv_adapters_, Fp8Linear::qkv));
 }
 
 ops::QueryKeyValue Block::split_heads(const parallel::Microbatch& batch,
@@ -201,7 +206,7 @@ at::Tensor Block::finish(const parallel::Microbatch& batch, const at::Tensor& x,
   const parallel::TensorGroup& tensor = context_.tensor;
   const at::Tensor projected = weighted::row_parallel_linear(
       tensor, attended.y, registry_, output_, attended.again,
-      with_adapters(batch, output_adapters_, kOutputAdapters, heads_.query.begin * c.head_dim));
+      use_of(batch, output_adapters_, Fp8Linear::output, heads_.query.begin * c.head_dim));
   const at::Tensor attention =
       residual_dropout(context_, batch, projected, index_, kAttentionOutput);
   const auto [sum, normed] =
@@ -216,7 +221,7 @@ at::Tensor Block::mlp(const parallel::Microbatch& batch, const at::Tensor& sum,
   if (experts_) return experts_->forward(batch, normed, again);
   const at::Tensor gate_up =
       weighted::column_parallel_linear(tensor, normed, registry_, gate_up_, again,
-                                       with_adapters(batch, gate_up_adapters_, kGateUpAdapters));
+                                       use_of(batch, gate_up_adapters_, Fp8Linear::gate_up));
   const at::Tensor hidden =  // [B, T, intermediate]
       ops::gated_activation(gate_up, activation_, context_.path);
   const std::int64_t first_hidden =
@@ -225,7 +230,7 @@ at::Tensor Block::mlp(const parallel::Microbatch& batch, const at::Tensor& sum,
           .begin;
   return weighted::row_parallel_linear(
       tensor, hidden, registry_, down_, recompute_activation(gate_up),
-      with_adapters(batch, down_adapters_, kDownAdapters, first_hidden));
+      use_of(batch, down_adapters_, Fp8Linear::down, first_hidden));
 }
 
 at::Tensor Block::plain_attention(const parallel::Microbatch& batch,
@@ -234,7 +239,8 @@ at::Tensor Block::plain_attention(const parallel::Microbatch& batch,
   const std::int64_t repeat = heads.q.size(1) / heads.k.size(1);
   const at::Tensor keys = heads.k.repeat_interleave(repeat, 1);
   const at::Tensor values = heads.v.repeat_interleave(repeat, 1);
-  const ops::AttentionSetup setup = c.attention_setup(batch.bounds);
+  ops::AttentionSetup setup = c.attention_setup(batch.bounds);
+  setup.memo = batch.attention;
   const at::Tensor mask =
       ops::attention_mask(setup, batch.rows(), batch.length(), heads.q.device()).unsqueeze(1);
   const at::Tensor scores = heads.q.matmul(keys.transpose(-2, -1))
@@ -256,6 +262,7 @@ at::Tensor Block::plain_attention(const parallel::Microbatch& batch,
 at::Tensor Block::attend(const parallel::Microbatch& batch, const ops::QueryKeyValue& heads) const {
   if (batch.training && context_.config.attention_dropout > 0) return plain_attention(batch, heads);
   ops::AttentionSetup setup = context_.config.attention_setup(batch.bounds);
+  setup.memo = batch.attention;
   const parallel::ContextGroup& context = context_.context;
   if (context.size() > 1) {
     return parallel::context_attention(heads.q, heads.k, heads.v,
@@ -269,7 +276,7 @@ at::Tensor Block::attention_core(const parallel::Microbatch& batch, const at::Te
   ops::QueryKeyValue heads = split_heads(batch, qkv);
   if (!heads_.key_of_query.empty()) {  // repeat key heads for each query head
     const at::Tensor key_of_query =
-        at::tensor(heads_.key_of_query, at::TensorOptions().dtype(at::kLong)).to(qkv.device());
+        ops::upload(at::tensor(heads_.key_of_query, at::kLong), qkv.device());
     heads.k = heads.k.index_select(1, key_of_query);
     heads.v = heads.v.index_select(1, key_of_query);
   }

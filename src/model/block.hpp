@@ -61,11 +61,11 @@ class Block : public Layer {
  private:
   void declare_base();
   void declare_lora();
-  /// `first_feature` is the global index of this rank's first feature of the adapter input.
-  [[nodiscard]] weighted::AdaptersUse with_adapters(const parallel::Microbatch& batch,
-                                                    const weighted::Adapters& adapters,
-                                                    std::uint32_t dropout_op,
-                                                    std::int64_t first_feature = 0) const;
+  /// Returns the settings of one call of a matrix: adapters, their dropout, fp8. `first_feature` is
+  /// the global index of this rank's first feature of the adapter input.
+  [[nodiscard]] weighted::AdaptersUse use_of(const parallel::Microbatch& batch,
+                                             const weighted::Adapters& adapters, Fp8Linear which,
+                                             std::int64_t first_feature = 0) const;
   /// Computes qkv [B, T, (heads + 2 kv_heads) D] from the block input.
   [[nodiscard]] at::Tensor project(const parallel::Microbatch& batch, const at::Tensor& x) const;
   [[nodiscard]] ops::QueryKeyValue split_heads(const parallel::Microbatch& batch,

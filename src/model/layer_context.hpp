@@ -12,6 +12,7 @@
 
 namespace trireme::model {
 
+class Fp8Scaling;
 struct RouterStatistics;
 
 struct LayerContext {
@@ -25,6 +26,7 @@ struct LayerContext {
   LoraConfig lora = {};
   RouterStatistics* statistics = nullptr;  // models with experts; outlives the layers
   parallel::ExpertGroup experts = {};
+  Fp8Scaling* fp8 = nullptr;  // outlives the layers
 };
 
 }  // namespace trireme::model

@@ -28,6 +28,7 @@ Transformer::Transformer(parallel::ParamRegistry& registry, const ModelConfig& c
 Transformer::Transformer(parallel::ParamRegistry& registry, const ModelConfig& config,
                          const ModelStages& stages, const TransformerOptions& options)
     : registry_(registry),
+      fp8_(options.fp8, config),
       context_{config,
                {},
                options.path,
@@ -37,7 +38,8 @@ Transformer::Transformer(parallel::ParamRegistry& registry, const ModelConfig& c
                options.context,
                options.lora,
                &statistics_,
-               options.experts},
+               options.experts,
+               &fp8_},
       stages_(stages) {
   for (const StageRange& stage : stages) declare_stage(stage);
 }
@@ -94,6 +96,7 @@ void Transformer::prepare() {
                                      rope_frequencies(config.head_dim, config.rope_theta, scaling),
                                      scaling.attention_factor, dtype, registry_.device());
   }
+  fp8_.prepare(registry_.device());
   if (config.moe.on()) statistics_.reset(config.moe, config.num_layers, registry_.device());
   const auto unit_of = [this](parallel::ParamId id) {
     return registry_.layout().param(id).used_with;
@@ -133,6 +136,7 @@ void Transformer::add_units(const StageUse& use, std::vector<std::size_t>& units
 }
 
 void Transformer::begin_update(const std::vector<StageUse>& uses) {
+  fp8_.begin_update();
   std::vector<std::size_t> units;
   for (const StageUse& use : uses) add_units(use, units);
   registry_.weights().begin(std::move(units));

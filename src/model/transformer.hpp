@@ -5,6 +5,7 @@
 
 #include "model/block.hpp"
 #include "model/experts/router_balance.hpp"
+#include "model/fp8_scaling.hpp"
 #include "model/stages/stages.hpp"
 
 namespace trireme::model {
@@ -20,6 +21,7 @@ struct TransformerOptions {
   parallel::ContextGroup context = {};
   LoraConfig lora = {};  // if on: adapters are trained, all other weights are frozen
   parallel::ExpertGroup experts = {};
+  Fp8Mode fp8 = Fp8Mode::off;  // training passes only; others use the dtype of weights
 };
 
 /// The saved activations of one micro-batch in one stage (T / t tokens with sequence parallelism).
@@ -60,6 +62,10 @@ class Transformer {
 
   /// Announces the passes of an update, in order, before the first, so that weights are gathered.
   void begin_update(const std::vector<StageUse>& uses);
+
+  [[nodiscard]] Fp8Scaling& fp8() { return fp8_; }
+
+  [[nodiscard]] const Fp8Scaling& fp8() const { return fp8_; }
 
   /// Computes the output of a stage from `in`, the previous stage's output (undefined for the first
   /// stage). With the head, the output are the hidden states after the final norm, on every rank of
@@ -131,6 +137,7 @@ class Transformer {
 
   parallel::ParamRegistry& registry_;
   RouterStatistics statistics_;
+  Fp8Scaling fp8_;
   LayerContext context_;
   ModelStages stages_;
   parallel::ParamId embedding_ = 0;

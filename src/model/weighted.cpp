@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "ops/product.hpp"
+#include "model/lora/low_rank.hpp"
 #include "ops/rms_norm.hpp"
 #include "parallel/tensor/token_products.hpp"
 
@@ -51,107 +51,25 @@ ops::Path kept_path(AutogradContext* ctx) {
   return ctx->saved_data["fast"].toBool() ? ops::Path::fast : ops::Path::plain;
 }
 
-at::Tensor as_rows(const at::Tensor& x) {
-  return x.reshape({-1, x.size(-1)});
-}
-
-/// The adapters of one linear, with the arithmetic of all their terms.
-struct LowRank {
-  parallel::ParamRegistry* registry;
-  AdaptersUse use;
-
-  [[nodiscard]] at::Tensor dropped(const at::Tensor& x) const {
-    return use.dropout ? ops::dropout_apply(x, *use.dropout, use.path) : x;
-  }
-
-  /// Computes scale * A x: [tokens, terms * rank].
-  [[nodiscard]] at::Tensor inner(const at::Tensor& x) const {
-    const at::Tensor a = registry->weight(use.adapters->a);
-    return ops::product(as_rows(dropped(x)), a.t()).mul_(use.adapters->scale);
-  }
-
-  /// Calls `call` with each term, its B, its columns of `inner` and its columns of `y`, as rows.
-  template <class Call>
-  void for_each_term(const at::Tensor& inner, const at::Tensor& y, Call call) const {
-    const std::int64_t rank = use.adapters->rank;
-    std::int64_t first = 0;
-    for (const Adapters::Term& term : use.adapters->terms) {
-      const at::Tensor b = registry->weight(term.b);  // [rows, rank]
-      call(term, b, inner.narrow(1, first, rank), y.narrow(1, term.first_row, b.size(0)));
-      first += rank;
-    }
-  }
-
-  void add_output(const at::Tensor& inner, const at::Tensor& y) const {
-    for_each_term(inner, as_rows(y), [](const auto&, auto& b, const auto& of_a, at::Tensor of_y) {
-      ops::add_product(of_a, b.t(), of_y);
-    });
-  }
-
-  /// Returns the adapter terms of y [B, T, rows] as one tensor; x is [B, T, in].
-  [[nodiscard]] at::Tensor output(const at::Tensor& inner, const at::Tensor& x,
-                                  std::int64_t rows) const {
-    const at::Tensor first = registry->weight(use.adapters->terms.front().b);
-    if (first.size(0) == rows)
-      return ops::product(inner, first.t()).view({x.size(0), x.size(1), rows});
-    const at::Tensor sum = at::zeros({x.size(0), x.size(1), rows}, x.options());
-    add_output(inner, sum);
-    return sum;
-  }
-
-  /// Computes the gradient of A x, [tokens, terms * rank], from grad_y.
-  [[nodiscard]] at::Tensor inner_grad(const at::Tensor& inner, const at::Tensor& grad_y) const {
-    const at::Tensor grad = at::empty_like(inner);
-    for_each_term(grad, as_rows(grad_y), [](const auto&, auto& b, at::Tensor of_a, auto of_y) {
-      of_a.copy_(ops::product(of_y, b));  // writing the product into strided columns is slower
-    });
-    return grad.mul_(use.adapters->scale);
-  }
-
-  /// Returns the adapter part of the gradient of x [B, T, in] as one tensor.
-  [[nodiscard]] at::Tensor input_grad(const at::Tensor& inner_grad,
-                                      const at::Tensor& grad_y) const {
-    const at::Tensor a = registry->weight(use.adapters->a);
-    std::vector<std::int64_t> shape = grad_y.sizes().vec();
-    shape.back() = a.size(1);
-    const at::Tensor grad = ops::product(inner_grad, a).view(shape);
-    return use.dropout ? ops::dropout_apply(grad, *use.dropout, use.path) : grad;
-  }
-
-  void add_input_grad(const at::Tensor& inner_grad, const at::Tensor& grad_x) const {
-    if (use.dropout) {
-      grad_x.add_(input_grad(inner_grad, grad_x));
-    } else {
-      ops::add_product(inner_grad, registry->weight(use.adapters->a), as_rows(grad_x));
-    }
-  }
-
-  void give(const at::Tensor& x, const at::Tensor& inner, const at::Tensor& inner_grad,
-            const at::Tensor& grad_y) const {
-    // With the narrow factor on the left, transposed, it takes a quarter of the time.
-    for_each_term(inner, as_rows(grad_y), [&](auto& term, auto&, auto of_a, auto of_y) {
-      registry->add_gradient(term.b, ops::outer_product(of_a, of_y).t());
-    });
-    registry->add_gradient_of_linear(use.adapters->a, dropped(x), inner_grad);
-  }
-};
-
 /// State that a linear's backward needs beside its weight.
 struct KeptLinear : torch::CustomClassHolder {
   const parallel::TensorGroup* group;  // outlives every graph that uses it
   RecomputeFn again;
   AdaptersUse adapters;
+  std::optional<Fp8Call> fp8;
 };
 
 /// A linear, restored in backward from the autograd context.
 class Linear {
  public:
   Linear(const parallel::TensorGroup* group, const Source& source, RecomputeFn again,
-         const AdaptersUse& adapters)
+         const AdaptersUse& use, bool row_parallel)
       : kept_(c10::make_intrusive<KeptLinear>()), source_(source) {
     kept_->group = group;
     kept_->again = std::move(again);
-    kept_->adapters = adapters;
+    kept_->adapters = use;
+    if (use.fp8.scaling != nullptr)
+      kept_->fp8.emplace(*use.fp8.scaling, use.fp8.linear, *group, row_parallel);
   }
 
   explicit Linear(AutogradContext* ctx) : source_(Source::kept(ctx, "weight")) {
@@ -178,6 +96,33 @@ class Linear {
 
   [[nodiscard]] LowRank low_rank() const { return {source_.registry, kept_->adapters}; }
 
+  /// Computes x W^T of all tokens.
+  [[nodiscard]] parallel::WholeAndProduct whole_and_output(const at::Tensor& x) const {
+    if (!kept_->fp8) return parallel::whole_and_product(group(), x, weight().t());
+    const at::Tensor whole = group().whole(x);
+    return {whole, kept_->fp8->output(whole, weight())};
+  }
+
+  /// Computes grad_y W of all tokens.
+  [[nodiscard]] parallel::WholeAndProduct whole_and_input_grad(const at::Tensor& grad_y) const {
+    if (!kept_->fp8) return parallel::whole_and_product(group(), grad_y, weight());
+    const at::Tensor whole = group().whole(grad_y);
+    return {whole, kept_->fp8->input_grad(whole, weight())};
+  }
+
+  /// Starts the sum of x W^T over the ranks; `onto` is added to the products.
+  [[nodiscard]] parallel::ProductSum output_sum(const at::Tensor& x, const at::Tensor& onto) const {
+    if (!kept_->fp8) return {group(), x, weight().t(), onto};
+    return {group(), sum_of(kept_->fp8->output(x, weight()), onto)};
+  }
+
+  /// Starts the sum of grad_y W over the ranks; `onto` is added to the products.
+  [[nodiscard]] parallel::ProductSum input_grad_sum(const at::Tensor& grad_y,
+                                                    const at::Tensor& onto) const {
+    if (!kept_->fp8) return {group(), grad_y, weight(), onto};
+    return {group(), sum_of(kept_->fp8->input_grad(grad_y, weight()), onto)};
+  }
+
   /// Returns the gradient of A x for the backward pass; undefined without adapters.
   [[nodiscard]] at::Tensor inner_grad(const at::Tensor& grad_y) const {
     return adapted() ? low_rank().inner_grad(inner_, grad_y) : at::Tensor();
@@ -191,12 +136,24 @@ class Linear {
     kept_->again = {};
     source_.registry->run_or_defer([linear = *this, x, grad_y, inner_grad] {
       const Source& source = linear.source_;
-      if (source.trained()) source.registry->add_gradient_of_linear(source.ref, x, grad_y);
+      if (source.trained()) linear.add_weight_grad(x, grad_y);
       if (linear.adapted()) linear.low_rank().give(x, linear.inner_, inner_grad, grad_y);
     });
   }
 
  private:
+  static at::Tensor sum_of(const at::Tensor& product, const at::Tensor& onto) {
+    return onto.defined() ? onto.add_(product) : product;
+  }
+
+  void add_weight_grad(const at::Tensor& x, const at::Tensor& grad_y) const {
+    if (kept_->fp8) {
+      source_.registry->add_gradient(source_.ref, kept_->fp8->weight_grad(x, grad_y));
+    } else {
+      source_.registry->add_gradient_of_linear(source_.ref, x, grad_y);
+    }
+  }
+
   c10::intrusive_ptr<KeptLinear> kept_;
   Source source_;
   at::Tensor x_;
@@ -205,8 +162,7 @@ class Linear {
 
 struct ColumnParallelLinear : torch::autograd::Function<ColumnParallelLinear> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Linear& linear) {
-    const auto [whole, product] =
-        parallel::whole_and_product(linear.group(), x, linear.weight().t());
+    const auto [whole, product] = linear.whole_and_output(x);
     at::Tensor inner;
     if (linear.adapted()) {
       inner = linear.low_rank().inner(whole);
@@ -221,7 +177,7 @@ struct ColumnParallelLinear : torch::autograd::Function<ColumnParallelLinear> {
     const at::Tensor inner_grad = linear.inner_grad(grads[0]);
     at::Tensor of_adapters;
     if (linear.adapted()) of_adapters = linear.low_rank().input_grad(inner_grad, grads[0]);
-    parallel::ProductSum grad_x(linear.group(), grads[0], linear.weight(), of_adapters);
+    parallel::ProductSum grad_x = linear.input_grad_sum(grads[0], of_adapters);
     linear.give(grads[0], inner_grad);
     return {grad_x.wait(), {}};
   }
@@ -229,21 +185,19 @@ struct ColumnParallelLinear : torch::autograd::Function<ColumnParallelLinear> {
 
 struct RowParallelLinear : torch::autograd::Function<RowParallelLinear> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Linear& linear) {
-    const at::Tensor weight = linear.weight();
     at::Tensor inner;
     at::Tensor of_adapters;
     if (linear.adapted()) {
       inner = linear.low_rank().inner(x);
-      of_adapters = linear.low_rank().output(inner, x, weight.size(0));
+      of_adapters = linear.low_rank().output(inner, x, linear.weight().size(0));
     }
     linear.keep(ctx, x, inner);
-    return parallel::ProductSum(linear.group(), x, weight.t(), of_adapters).wait();
+    return linear.output_sum(x, of_adapters).wait();
   }
 
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
     const Linear linear(ctx);
-    const auto [grad_y, grad_x] =
-        parallel::whole_and_product(linear.group(), grads[0], linear.weight());
+    const auto [grad_y, grad_x] = linear.whole_and_input_grad(grads[0]);
     const at::Tensor inner_grad = linear.inner_grad(grad_y);
     if (linear.adapted()) linear.low_rank().add_input_grad(inner_grad, grad_x);
     linear.give(grad_y, inner_grad);
@@ -342,13 +296,15 @@ at::Tensor linear(const at::Tensor& x, parallel::ParamRegistry& registry,
 at::Tensor column_parallel_linear(const parallel::TensorGroup& group, const at::Tensor& x,
                                   parallel::ParamRegistry& registry, parallel::WeightRef weight,
                                   const RecomputeFn& again, const AdaptersUse& adapters) {
-  return ColumnParallelLinear::apply(x, Linear(&group, {&registry, weight}, again, adapters));
+  return ColumnParallelLinear::apply(
+      x, Linear(&group, {&registry, weight}, again, adapters, /*row_parallel=*/false));
 }
 
 at::Tensor row_parallel_linear(const parallel::TensorGroup& group, const at::Tensor& x,
                                parallel::ParamRegistry& registry, parallel::WeightRef weight,
                                const RecomputeFn& again, const AdaptersUse& adapters) {
-  return RowParallelLinear::apply(x, Linear(&group, {&registry, weight}, again, adapters));
+  return RowParallelLinear::apply(
+      x, Linear(&group, {&registry, weight}, again, adapters, /*row_parallel=*/true));
 }
 
 at::Tensor rms_norm(const at::Tensor& x, parallel::ParamRegistry& registry,

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "model/fp8_scaling.hpp"
 #include "model/layer.hpp"
 #include "ops/dropout.hpp"
 #include "ops/path.hpp"
@@ -33,11 +34,18 @@ struct Adapters {
   double scale = 1;
 };
 
-/// The adapters and settings of one call; the adapters outlive it.
+/// The fp8 scaling of one call and the index of its linear (Fp8Scaling::scales).
+struct Fp8Use {
+  Fp8Scaling* scaling = nullptr;  // null: products in the dtype of the weights
+  std::int64_t linear = 0;
+};
+
+/// The adapters and settings of one call; the adapters and the scaling outlive it.
 struct AdaptersUse {
   const Adapters* adapters = nullptr;         // null: no adapters
   std::optional<ops::DropoutMask> dropout{};  // on their input, [B, T, in]
   ops::Path path = ops::Path::fast;
+  Fp8Use fp8{};
 };
 
 /// Computes x W^T: x [.., in] to [.., out]; W [out, in] may be several fused parameters. With

@@ -25,6 +25,7 @@ at::Tensor CrossEntropy::loss_of(const parallel::Microbatch& batch, const at::Te
   const Head head = head_of(registry_, head_, tensor_, path_);
   const auto type = ops::accumulate_type(hidden);
   const bool weighted = batch.target_weights.defined();
+  setup.targets_checked = check_targets(batch, head.classes);
   LinearCrossEntropyOutput loss;
   if (rows_ == LossRows::all) {
     if (weighted) setup.row_weights = batch.target_weights.flatten().to(type);

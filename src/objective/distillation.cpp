@@ -36,6 +36,7 @@ DistillationOutput DistillationObjective::loss_of(const parallel::Microbatch& ba
   const at::Tensor teacher_rows =
       teacher.hidden.reshape({-1, teacher.hidden.size(-1)}).index_select(0, targets.index);
   const Head head = head_of(registry_, setup_.head, setup_.tensor, ops::Path::plain);
+  setup.targets_checked = check_targets(batch, head.classes);
   return linear_distillation(targets.rows, head, teacher_rows, teacher.head, targets.targets,
                              setup);
 }

@@ -31,7 +31,8 @@ struct DistillationSetup {
   double grad_scale = 1.0;   // factor on the gradients, not included in the sums
   std::int64_t chunk_rows = 256;
   bool want_grads = true;
-  at::Tensor row_weights{};  // [N] fp32 or fp64: weight of each row's loss; undefined: 1
+  at::Tensor row_weights{};      // [N] fp32 or fp64: weight of each row's loss; undefined: 1
+  bool targets_checked = false;  // true if the caller has called check_targets()
 };
 
 /// Sums of the weighted losses of all rows.

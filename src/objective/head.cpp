@@ -20,8 +20,7 @@ void add_head_gradient(parallel::ParamRegistry& registry, parallel::ParamId head
 }
 
 LinearCrossEntropyOutput cross_entropy(const Head& head, const at::Tensor& rows,
-                                            const at::Tensor& targets,
-                                            LinearCrossEntropySetup setup) {
+                                       const at::Tensor& targets, LinearCrossEntropySetup setup) {
   setup.want_grad_weight = setup.want_grad_weight && head.trained;
   if (head.tensor.size() == 1)
     return linear_cross_entropy(rows, head.weight, targets, setup, head.path);
@@ -30,15 +29,27 @@ LinearCrossEntropyOutput cross_entropy(const Head& head, const at::Tensor& rows,
 }
 
 TokenScores token_scores(const Head& head, const at::Tensor& rows, const at::Tensor& targets,
-                              const TokenScoresSetup& setup) {
-  if (head.tensor.size() == 1)
-    return token_scores(rows, head.weight, targets, setup, head.path);
+                         const TokenScoresSetup& setup) {
+  if (head.tensor.size() == 1) return token_scores(rows, head.weight, targets, setup, head.path);
   return vocab_parallel_token_scores(rows, head.weight, targets,
                                      {head.tensor.group(), head.first, head.classes}, setup);
 }
 
+bool check_targets(const parallel::Microbatch& batch, std::int64_t classes) {
+  if (!batch.target_tokens) return false;
+  const parallel::TargetTokens& known = *batch.target_tokens;
+  for (const std::int64_t target : {known.least, known.most})
+    if (!known.tokens.empty() && (target < 0 || target >= classes)) fail_target(target, classes);
+  return true;
+}
+
+at::Tensor target_index(const parallel::Microbatch& batch) {
+  if (batch.target_tokens) return batch.target_tokens->index;
+  return batch.targets.flatten().ne(kIgnoredTarget).nonzero().squeeze(1);
+}
+
 TargetRows::TargetRows(const parallel::Microbatch& batch, const at::Tensor& hidden)
-    : index(batch.targets.flatten().ne(kIgnoredTarget).nonzero().squeeze(1)),
+    : index(target_index(batch)),
       rows(hidden.reshape({-1, hidden.size(-1)}).index_select(0, index)),
       targets(of(batch.targets)) {}
 

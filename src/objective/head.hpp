@@ -29,12 +29,19 @@ void add_head_gradient(parallel::ParamRegistry& registry, parallel::ParamId head
 /// Computes linear_cross_entropy of rows [N, D] with this head. grad_x is the partial gradient
 /// of the local classes. grad_weight is the gradient of the local rows, only for a trained head.
 LinearCrossEntropyOutput cross_entropy(const Head& head, const at::Tensor& rows,
-                                            const at::Tensor& targets,
-                                            LinearCrossEntropySetup setup);
+                                       const at::Tensor& targets, LinearCrossEntropySetup setup);
 
 /// Computes token_scores of rows [N, D] with this head; the result is the same on all ranks.
 TokenScores token_scores(const Head& head, const at::Tensor& rows, const at::Tensor& targets,
-                              const TokenScoresSetup& setup = {});
+                         const TokenScoresSetup& setup = {});
+
+/// Compares the targets of a batch with the number of classes. Returns false if the host does not
+/// know the targets (batch.target_tokens is null). Throws Error(data) like check_targets().
+bool check_targets(const parallel::Microbatch& batch, std::int64_t classes);
+
+/// Returns the indices [N] int64 into the B * T tokens that have a target, on the device. Waits for
+/// a GPU if batch.target_tokens is null.
+at::Tensor target_index(const parallel::Microbatch& batch);
 
 /// The N tokens of a batch that have a target. Other tokens need no logits.
 struct TargetRows {
@@ -42,7 +49,7 @@ struct TargetRows {
   at::Tensor rows;     // [N, D]
   at::Tensor targets;  // [N]
 
-  /// Synchronizes with the GPU.
+  /// Waits for a GPU if batch.target_tokens is null.
   TargetRows(const parallel::Microbatch& batch, const at::Tensor& hidden);
 
   /// Selects per_token [B, T] at these tokens: [N].

@@ -22,7 +22,7 @@ void check_inputs(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
         "linear_cross_entropy: x {}, weight {}, targets {}: must be [N, D], [V, D] of one dtype and [N] int64",
         x.sizes(), weight.sizes(), targets.sizes());
   }
-  check_targets(targets, weight.size(0));
+  if (!setup.targets_checked) check_targets(targets, weight.size(0));
 }
 
 /// Computes losses [rows] of logits [rows, V]. Returns grad_scale * d loss / d logits in x's dtype.
@@ -121,10 +121,13 @@ at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::T
 
 void check_targets(const at::Tensor& targets, std::int64_t classes) {
   const auto bad = targets.ne(kIgnoredTarget) & (targets.lt(0) | targets.ge(classes));
-  if (bad.any().item<bool>()) {
-    fail(ErrorKind::data, "target {}, must be in [0, {}) or {} (ignored)",
-         targets.masked_select(bad)[0].item<std::int64_t>(), classes, kIgnoredTarget);
-  }
+  if (bad.any().item<bool>())
+    fail_target(targets.masked_select(bad)[0].item<std::int64_t>(), classes);
+}
+
+void fail_target(std::int64_t target, std::int64_t classes) {
+  fail(ErrorKind::data, "target {}, must be in [0, {}) or {} (ignored)", target, classes,
+       kIgnoredTarget);
 }
 
 LinearCrossEntropyOutput linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
@@ -142,7 +145,9 @@ LinearCrossEntropyOutput linear_cross_entropy(const at::Tensor& x, const at::Ten
 
 TokenScores token_scores(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
                          const TokenScoresSetup& setup, ops::Path path) {
-  const LinearCrossEntropySetup losses{.chunk_rows = setup.chunk_rows, .want_grads = false};
+  const LinearCrossEntropySetup losses{.chunk_rows = setup.chunk_rows,
+                                       .want_grads = false,
+                                       .targets_checked = setup.targets_checked};
   check_inputs(x, weight, targets, losses);
   const at::NoGradGuard no_grad;
   TokenScores scores;

@@ -19,6 +19,7 @@ struct LinearCrossEntropySetup {
   bool want_grads = true;
   at::Tensor row_weights{};      // [N] fp32 or fp64: weight of each row's loss; undefined: 1
   bool want_grad_weight = true;  // only with want_grads; false for a frozen head
+  bool targets_checked = false;  // true if the caller has called check_targets()
 };
 
 struct LinearCrossEntropyOutput {
@@ -37,10 +38,12 @@ struct TokenScores {
 struct TokenScoresSetup {
   std::int64_t chunk_rows = 1024;
   bool want_correct = false;
+  bool targets_checked = false;  // true if the caller has called check_targets()
 };
 
 /// Throws Error(data) if a target is neither in [0, classes) nor kIgnoredTarget. Waits for a GPU.
 void check_targets(const at::Tensor& targets, std::int64_t classes);
+[[noreturn]] void fail_target(std::int64_t target, std::int64_t classes);
 
 /// Computes the loss of x [N, D] with weight [V, D] of the same dtype and targets [N] int64; rows
 /// with kIgnoredTarget have no loss. The log-softmax is in fp32 (fp64 for fp64). Weight gradients

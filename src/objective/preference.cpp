@@ -49,7 +49,10 @@ at::Tensor PreferenceObjective::forward(const parallel::Microbatch& batch, const
   const at::NoGradGuard no_grad;
   const TargetRows targets(batch, hidden);
   const at::Tensor sequences = sequences_of(batch, targets);
-  const at::Tensor log_probs = token_scores(head(), targets.rows, targets.targets).log_probs;
+  const bool targets_checked = check_targets(batch, head().classes);
+  const at::Tensor log_probs =
+      token_scores(head(), targets.rows, targets.targets, {.targets_checked = targets_checked})
+          .log_probs;
   const PreferenceTerms terms =
       terms_of(batch, sum_sequences(batch.num_pairs, sequences, log_probs, setup_.context));
 
@@ -57,7 +60,8 @@ at::Tensor PreferenceObjective::forward(const parallel::Microbatch& batch, const
       cross_entropy(head(), targets.rows, targets.targets,
                     {.grad_scale = grad_scale,
                      .row_weights = terms.row_weights.index_select(0, sequences)
-                                        .to(hidden.device(), ops::accumulate_type(hidden))});
+                                        .to(hidden.device(), ops::accumulate_type(hidden)),
+                     .targets_checked = targets_checked});
   saved = {targets.spread(loss.grad_x, hidden), loss.grad_weight};
 
   const bool tells = gives_loss() && setup_.tensor.rank() == 0;

@@ -16,7 +16,8 @@ at::Tensor sequences_of(const parallel::Microbatch& batch, const TargetRows& tar
   if (batch.num_pairs == 0 && targets.index.numel() == 0) return at::empty({0}, at::kLong);
   if (!batch.sequence_of.defined())
     fail(ErrorKind::internal, "a preference loss received a batch without preference pairs");
-  at::Tensor sequences = targets.of(batch.sequence_of).to(at::kCPU);
+  at::Tensor sequences = batch.target_tokens ? at::tensor(batch.target_tokens->sequences, at::kLong)
+                                             : targets.of(batch.sequence_of).to(at::kCPU);
   if (sequences.numel() > 0) {
     const auto least = sequences.min().item<std::int64_t>();
     const auto most = sequences.max().item<std::int64_t>();
@@ -46,7 +47,9 @@ SequenceScores sequence_scores(const parallel::Microbatch& batch, const at::Tens
                                const Head& head, const parallel::ContextGroup& context) {
   const at::NoGradGuard no_grad;
   const TargetRows targets(batch, hidden);
-  const at::Tensor log_probs = token_scores(head, targets.rows, targets.targets).log_probs;
+  const at::Tensor log_probs = token_scores(head, targets.rows, targets.targets,
+                                            {.targets_checked = check_targets(batch, head.classes)})
+                                   .log_probs;
   return sum_sequences(batch.num_pairs, sequences_of(batch, targets), log_probs, context);
 }
 
@@ -76,10 +79,12 @@ StoredReference::StoredReference(std::span<const PairScore> scores, std::string 
 }
 
 at::Tensor StoredReference::sums(const parallel::Microbatch& batch) {
-  const at::Tensor targets = batch.targets.flatten();
-  const at::Tensor index = targets.ne(kIgnoredTarget).nonzero().squeeze(1);
-  const at::Tensor sequences = batch.sequence_of.flatten().index_select(0, index).to(at::kCPU);
-  const at::Tensor none = at::zeros({sequences.numel()}, targets.options().dtype(at::kDouble));
+  const at::Tensor sequences =
+      batch.target_tokens
+          ? at::tensor(batch.target_tokens->sequences, at::kLong)
+          : batch.sequence_of.flatten().index_select(0, target_index(batch)).to(at::kCPU);
+  const at::Tensor none =
+      at::zeros({sequences.numel()}, batch.targets.options().dtype(at::kDouble));
   const at::Tensor counts = sum_sequences(batch.num_pairs, sequences, none, context_).counts;
   at::Tensor result = zeros_of_sequences(batch.num_pairs);
   auto values = result.accessor<double, 1>();

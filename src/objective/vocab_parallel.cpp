@@ -38,7 +38,7 @@ LinearCrossEntropyOutput vocab_parallel_cross_entropy(const at::Tensor& x, const
                                                       const VocabShard& part,
                                                       const LinearCrossEntropySetup& setup) {
   const at::NoGradGuard no_grad;
-  check_targets(targets, part.classes);
+  if (!setup.targets_checked) check_targets(targets, part.classes);
   const auto type = ops::accumulate_type(x);
   LinearCrossEntropyOutput out;
   const at::Tensor losses = at::zeros({x.size(0)}, x.options().dtype(type));
@@ -83,7 +83,7 @@ TokenScores vocab_parallel_token_scores(const at::Tensor& x, const at::Tensor& w
                                         const at::Tensor& targets, const VocabShard& part,
                                         const TokenScoresSetup& setup) {
   const at::NoGradGuard no_grad;
-  check_targets(targets, part.classes);
+  if (!setup.targets_checked) check_targets(targets, part.classes);
   const auto type = ops::accumulate_type(x);
   TokenScores out;
   out.log_probs = at::empty({x.size(0)}, x.options().dtype(at::kDouble));

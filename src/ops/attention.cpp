@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 
 #include "core/error.hpp"
-#include "ops/attention/kernels.hpp"
+#include "core/log.hpp"
+#include "ops/attention/memo.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -51,6 +53,20 @@ constexpr std::array<AttentionRow, 5> kAttention{{
 
 constexpr AttentionRow kPlain{at::kCPU, at::kDouble, any_shape, plain_forward, plain_backward};
 
+/// Warns once that flash attention does not accept q on this GPU.
+void warn_of_cost(const at::Tensor& q) {
+  static std::once_flag warned;
+  std::call_once(warned, [&] {
+    constexpr std::int64_t kMiB = 1 << 20;
+    log::warn(formatted(
+        "attention: flash attention needs a GPU of compute capability 8.0 or later and a head_dim "
+        "that is a multiple of 8 and at most 256. The head_dim is {}. Attention over packed "
+        "documents now reads a mask of {} MiB in every layer and computes the scores of all pairs "
+        "of tokens, also of different documents. Choose another model.head_dim to avoid the cost",
+        q.size(3), q.size(0) * q.size(2) * q.size(2) / kMiB + 1));
+  });
+}
+
 const AttentionRow& find_attention(Path path, const at::Tensor& q, const AttentionSetup& setup) {
   if (path == Path::plain) return kPlain;
   const auto* const found =
@@ -58,7 +74,9 @@ const AttentionRow& find_attention(Path path, const at::Tensor& q, const Attenti
         return row.device == q.device().type() && row.dtype == q.scalar_type() &&
                row.fits(q, setup);
       });
-  return found == kAttention.end() ? kPlain : *found;
+  if (found != kAttention.end()) return *found;
+  if (q.is_cuda() && q.element_size() == 2) warn_of_cost(q);
+  return kPlain;
 }
 
 /// Returns true if the library only needs to know whether attention is causal.
@@ -75,7 +93,7 @@ bool takes_library(const at::Tensor& q, const at::Tensor& k, const AttentionSetu
   if (one_document_a_row(setup)) return true;
   if (&find_attention(Path::fast, q, setup) != &kPlain) return false;
   return setup.whole_rows() ||
-         !has_queries_without_keys(plan_attention(setup, q.size(0), q.size(2), k.size(2)));
+         !has_queries_without_keys(*planned_attention(setup, q.size(0), q.size(2), k.size(2)));
 }
 
 using torch::autograd::AutogradContext;

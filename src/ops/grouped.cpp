@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "ops/product.hpp"
+#include "ops/upload.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -26,16 +27,13 @@ bool is_aligned(const at::Tensor& matrices) {
          ((column == 1 && row % step == 0) || (row == 1 && column % step == 0));
 }
 
-/// Returns true if ATen has the kernel (CUTLASS): bf16 on Hopper and Blackwell.
+/// Returns true if ATen's operator needs no bounds on the host: bf16 on Hopper and Blackwell
+/// (CUTLASS), and on devices of other kinds, which have their own operators.
 bool has_grouped_kernel(const at::Tensor& a, const at::Tensor& b, Path path) {
   if (path == Path::plain || a.scalar_type() != at::kBFloat16 || a.size(0) == 0) return false;
   const int generation = cuda_generation(a.device());
-  return (generation == 9 || generation == 10) && is_aligned(a) && is_aligned(b);
-}
-
-at::Tensor ends_of(const std::vector<std::int64_t>& bounds, at::Device device) {
-  const std::vector<std::int32_t> ends(bounds.begin() + 1, bounds.end());
-  return at::tensor(ends, at::kInt).to(device, /*non_blocking=*/true);
+  const bool has = a.is_cuda() ? generation == 9 || generation == 10 : !a.is_cpu();
+  return has && is_aligned(a) && is_aligned(b);
 }
 
 /// Returns the number of rows to multiply for an expert with `count` rows. oneDNN, which multiplies
@@ -69,6 +67,31 @@ void put_of_expert(const at::Tensor& rows, const at::Tensor& weight, std::int64_
 
 }  // namespace
 
+ExpertBounds::ExpertBounds(std::vector<std::int64_t> host)
+    : copies_(std::make_shared<Copies>(Copies{std::move(host), {}, {}})) {}
+
+ExpertBounds::ExpertBounds(at::Tensor on_device)
+    : copies_(std::make_shared<Copies>(Copies{{}, std::move(on_device), {}})) {}
+
+const std::vector<std::int64_t>& ExpertBounds::host() const {
+  if (copies_->host.empty()) {
+    const at::Tensor bounds = copies_->on_device.to(at::kCPU);
+    const auto* const first = bounds.const_data_ptr<std::int64_t>();
+    copies_->host.assign(first, first + bounds.numel());
+  }
+  return copies_->host;
+}
+
+const at::Tensor& ExpertBounds::ends(at::Device device) const {
+  if (!copies_->ends.defined()) {
+    const at::Tensor all = copies_->on_device.defined()
+                               ? copies_->on_device
+                               : upload(at::tensor(copies_->host, at::kLong), device);
+    copies_->ends = all.slice(0, 1).to(at::kInt);
+  }
+  return copies_->ends;
+}
+
 at::Tensor aten_grouped_product(const at::Tensor& rows, const at::Tensor& weights,
                                 const at::Tensor& ends) {
   return at::_grouped_mm(rows, weights.transpose(1, 2), ends);
@@ -79,23 +102,23 @@ at::Tensor aten_grouped_outer(const at::Tensor& a, const at::Tensor& b, const at
 }
 
 at::Tensor grouped_product(const at::Tensor& rows, const at::Tensor& weights,
-                           const std::vector<std::int64_t>& bounds, Path path) {
+                           const ExpertBounds& bounds, Path path) {
   if (has_grouped_kernel(rows, weights, path))
-    return aten_grouped_product(rows, weights, ends_of(bounds, rows.device()));
+    return aten_grouped_product(rows, weights, bounds.ends(rows.device()));
   const at::Tensor out = at::empty({rows.size(0), weights.size(1)}, rows.options());
-  for_each_expert(bounds, [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
+  for_each_expert(bounds.host(), [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
     put_of_expert(rows, weights[expert], first, count, out);
   });
   return out;
 }
 
-void add_grouped_outer(const at::Tensor& a, const at::Tensor& b,
-                       const std::vector<std::int64_t>& bounds, const at::Tensor& sums, Path path) {
+void add_grouped_outer(const at::Tensor& a, const at::Tensor& b, const ExpertBounds& bounds,
+                       const at::Tensor& sums, Path path) {
   if (has_grouped_kernel(a, b, path)) {
-    sums.add_(aten_grouped_outer(a, b, ends_of(bounds, a.device())));
+    sums.add_(aten_grouped_outer(a, b, bounds.ends(a.device())));
     return;
   }
-  for_each_expert(bounds, [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
+  for_each_expert(bounds.host(), [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
     at::Tensor sum = sums[expert];
     const at::Tensor left = padded(a, first, count);
     const at::Tensor right = padded(b, first, count);

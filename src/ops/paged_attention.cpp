@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "ops/attention/plan.hpp"
 #include "ops/cpu_rows.hpp"
+#include "ops/upload.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -189,22 +190,13 @@ at::Tensor plain_attention(const at::Tensor& q, const PagedPlan& plan, const Pag
         attend_to(queries, texts.keys, texts.values, seen.view({queries.size(0), 1, 1, -1}), scale)
             .select(1, 0));
   }
-  for (const PagedSequence& text : plan.texts) {
-    if (text.num_rows == 1) continue;
+  for (const PagedPrompt& prompt : plan.prompts) {
+    const PagedSequence& text = plan.texts[prompt.text];
     const std::int64_t end = text.before + text.num_rows;
-    const std::vector<std::int64_t> blocks(text.blocks.begin(),
-                                           text.blocks.begin() + blocks_for(end));
-    const at::Tensor table = at::tensor(blocks, at::kLong).to(q.device()).unsqueeze(0);
-    const at::Tensor position = at::arange(table.size(1) * kBlockTokens, table.options());
-    const Gathered whole = gather_texts(cache, table, position.lt(end).unsqueeze(0));
-    std::vector<std::int64_t> intervals;
-    for (std::int64_t row = text.first_row; row < text.first_row + text.num_rows; ++row) {
-      const KeyInterval& seen = plan.seen[static_cast<std::size_t>(row)];
-      intervals.insert(intervals.end(), {seen.begin, seen.end});
-    }
-    const at::Tensor seen =  // [rows, L]
-        seen_tokens(at::tensor(intervals, at::kLong).to(q.device()).view({-1, 2}),
-                    position.size(0));
+    const at::Tensor position =
+        at::arange(prompt.blocks.size(1) * kBlockTokens, prompt.blocks.options());
+    const Gathered whole = gather_texts(cache, prompt.blocks, position.lt(end).unsqueeze(0));
+    const at::Tensor seen = seen_tokens(prompt.seen, position.size(0));  // [rows, L]
     out.narrow(0, text.first_row, text.num_rows)
         .copy_(attend_to(q.narrow(2, text.first_row, text.num_rows), whole.keys, whole.values,
                          seen.unsqueeze(0).unsqueeze(0), scale)
@@ -275,7 +267,7 @@ PagedPlan plan_paged(std::vector<PagedSequence> texts, at::Device device, std::i
     most_blocks = std::max(most_blocks, blocks_for(end));
   }
   const auto on_device = [&](const std::vector<std::int64_t>& numbers) {
-    return at::tensor(numbers, at::kLong).to(device);
+    return upload(at::tensor(numbers, at::kLong), device);
   };
   plan.block_of_row = on_device(block_of_row);
   plan.slot_of_row = on_device(slot_of_row);
@@ -290,6 +282,20 @@ PagedPlan plan_paged(std::vector<PagedSequence> texts, at::Device device, std::i
     plan.single_rows = on_device(single_rows);
     plan.single_seen = on_device(single_seen).view({-1, 2});
     plan.tables = on_device(tables).view({-1, most_blocks});
+  }
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const PagedSequence& text = texts[i];
+    if (text.num_rows == 1) continue;
+    const auto used = static_cast<std::size_t>(blocks_for(text.before + text.num_rows));
+    std::vector<std::int64_t> intervals;
+    for (std::int64_t row = text.first_row; row < text.first_row + text.num_rows; ++row) {
+      const KeyInterval& seen = plan.seen[static_cast<std::size_t>(row)];
+      intervals.insert(intervals.end(), {seen.begin, seen.end});
+    }
+    plan.prompts.push_back(
+        {i,
+         on_device({text.blocks.begin(), text.blocks.begin() + std::ptrdiff_t(used)}).unsqueeze(0),
+         on_device(intervals).view({-1, 2})});
   }
   plan.texts = std::move(texts);
   return plan;

@@ -37,6 +37,13 @@ struct PagedCache {
 PagedCache make_paged_cache(std::int64_t blocks, std::int64_t kv_heads, std::int64_t head_dim,
                             const std::function<at::Tensor(std::int64_t)>& make);
 
+/// A sequence with several rows (a prompt) on the cache's device.
+struct PagedPrompt {
+  std::size_t text;   // index into PagedPlan::texts
+  at::Tensor blocks;  // [1, blocks] int64
+  at::Tensor seen;    // [rows, 2] int64: `seen` of its rows
+};
+
 /// The rows of each sequence and the tokens that each row sees, computed once per step.
 struct PagedPlan {
   std::vector<PagedSequence> texts;  // rows in order, without gaps
@@ -48,6 +55,7 @@ struct PagedPlan {
   at::Tensor tables;        // [single-row sequences, most blocks], padded with 0
   at::Tensor single_rows;   // [single-row sequences]: row index
   at::Tensor single_seen;   // [single-row sequences, 2]: `seen` of that row
+  std::vector<PagedPrompt> prompts;
 };
 
 /// Plans a step. `window` limits the tokens that a row sees, counted back from its own

@@ -11,11 +11,23 @@ namespace trireme::parallel {
 
 class RouteMemo;
 
+/// The tokens of a micro-batch that have a target. The host finds them before it uploads the batch,
+/// so that no objective has to wait for the device to find or to check them.
+struct TargetTokens {
+  std::vector<std::int64_t> tokens;     // indices into B * T, ascending
+  at::Tensor index;                     // [N] int64: `tokens` on the device of the micro-batch
+  std::vector<std::int64_t> sequences;  // preference pairs: Microbatch::sequence_of of each token
+  std::int64_t least = 0;  // smallest and largest target of the whole rows; without targets, 0, -1
+  std::int64_t most = -1;
+};
+
 /// The inputs of one forward pass, in global coordinates. Tensors are on the model's device. With
 /// context parallelism, T counts the tokens of this rank, and bounds refer to whole rows.
 struct Microbatch {
   at::Tensor tokens;   // [B, T] int64
   at::Tensor targets;  // [B, T] int64; kIgnoredTarget: no target; undefined for inference
+  // null for a batch that was made from tensors; its target tokens are then searched on the device
+  std::shared_ptr<const TargetTokens> target_tokens;
   at::Tensor target_weights;  // [B, T] fp32, weight of each target's loss; undefined: all 1
   at::Tensor positions;       // [B, T] int64, from 0 in each document segment
   // [B, T] int64 in [0, 2^32), counters for dropout masks: the position in the whole row. For
@@ -24,6 +36,8 @@ struct Microbatch {
   at::Tensor samples;  // [B] int64, global sample indices; they seed dropout together with the step
   std::vector<std::vector<std::int64_t>>
       bounds;  // document boundaries of each row: 0 .. T; empty: one document per row
+  // shared by all layers of this micro-batch, forward and backward
+  std::shared_ptr<ops::AttentionMemo> attention = ops::make_attention_memo();
   // positions of every cp rank; empty: rows are not sharded
   std::vector<ops::RowPositions> positions_of_ranks;
   // preference pairs: [B, T] int64, 2 * pair + side (1: rejected), -1: padding

@@ -15,6 +15,7 @@ struct SchedulerVariables {
   const char* job = "";             // id of the job
   const char* job_tasks = "";       // number of processes of the job
   const char* job_nodes = "";       // number of nodes of the job
+  const char* job_start = "";       // Unix time at which the job got its nodes
   const char* job_end = "";         // Unix time at which the job ends
   const char* restarts = "";        // number of requeues of the job
   const char* step = "";            // number of this start of processes within the job
@@ -120,6 +121,14 @@ struct SubmitAnswer {
   std::string text;  // the whole answer, with the reason of a refusal
 };
 
+/// The times of one start of a job, in Unix seconds, from the scheduler's accounting. A requeue
+/// begins a new record with its own submission time.
+struct JobTimes {
+  std::optional<double> submit_s;
+  std::optional<double> start_s;
+  std::optional<double> end_s;
+};
+
 /// The state of a job as the scheduler reports it.
 struct SchedulerAnswer {
   bool answered = false;           // false: there is no scheduler, or it does not answer
@@ -149,6 +158,10 @@ class Scheduler {
 
   /// Returns the state of the job `id`, or of each task of an array; waits at most 10 s.
   [[nodiscard]] virtual SchedulerAnswer ask(const std::string& id) const = 0;
+
+  /// Returns the times of all starts of the job `id`, oldest first; waits at most 10 s. Returns an
+  /// empty list if the scheduler keeps no accounting or does not know the job.
+  [[nodiscard]] virtual std::vector<JobTimes> times(const std::string& id) const = 0;
 
   /// Parses the scheduler's description of one job, which job scripts pass to `job finish`.
   [[nodiscard]] virtual SchedulerJob read_job(std::string_view text) const = 0;

@@ -3,18 +3,10 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "http/loopback.hpp"
 
 namespace trireme::serve {
 namespace {
-
-char lower(char c) {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-}
-
-bool same_ignoring_case(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](char x, char y) { return lower(x) == lower(y); });
-}
 
 /// Compares two texts in a time that depends only on their length, so that the response time does
 /// not reveal the token.
@@ -26,14 +18,9 @@ bool same_secret(std::string_view a, std::string_view b) {
   return difference == 0;
 }
 
-std::string_view without_port(std::string_view host) {
-  if (host.starts_with('[')) return host.substr(0, host.find(']') + 1);
-  return host.substr(0, host.find(':'));
-}
-
 bool is_own_origin(std::string_view origin, std::string_view host) {
   for (const std::string_view scheme : {"http://", "https://"}) {
-    if (origin.starts_with(scheme) && same_ignoring_case(origin.substr(scheme.size()), host))
+    if (origin.starts_with(scheme) && http::same_ignoring_case(origin.substr(scheme.size()), host))
       return true;
   }
   return false;
@@ -44,23 +31,15 @@ bool has_token(const http::HttpHead& head, std::string_view token) {
   if (!head.authorization) return false;
   const std::string_view given = *head.authorization;
   return given.size() > kScheme.size() &&
-         same_ignoring_case(given.substr(0, kScheme.size()), kScheme) &&
+         http::same_ignoring_case(given.substr(0, kScheme.size()), kScheme) &&
          same_secret(given.substr(kScheme.size()), token);
 }
 
 }  // namespace
 
-bool is_loopback_host(std::string_view host) {
-  const std::string_view name = without_port(host);
-  if (same_ignoring_case(name, "localhost") || name == "[::1]") return true;
-  const bool is_address = std::all_of(name.begin(), name.end(),
-                                      [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
-  return is_address && name.starts_with("127.");
-}
-
 std::optional<ApiError> find_access_problem(const AccessRules& rules, const http::HttpHead& head,
                                             bool needs_token) {
-  if (rules.is_loopback && head.host && !is_loopback_host(*head.host)) {
+  if (rules.is_loopback && head.host && !http::is_loopback_host(*head.host)) {
     return ApiError(
         403, formatted("Host {} is not allowed. Use localhost, 127.0.0.1 or [::1].", *head.host),
         "", "host_not_allowed");

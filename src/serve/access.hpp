@@ -22,8 +22,4 @@ struct AccessRules {
 std::optional<ApiError> find_access_problem(const AccessRules& rules, const http::HttpHead& head,
                                             bool needs_token);
 
-/// Returns true for "localhost", "127.0.0.1", "[::1]" and other loopback addresses, with or without
-/// port.
-bool is_loopback_host(std::string_view host);
-
 }  // namespace trireme::serve

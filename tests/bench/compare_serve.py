@@ -9,102 +9,17 @@ Prints Markdown. Needs torch and transformers[serving].
 """
 import argparse
 import datetime
-import http.client
-import json
 import os
 import random
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
-import time
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "gpu"))
 import compare_ddp as base
 import compare_generate
-
-WAIT_S = 300
-
-
-def chat_of(draws, words):
-    return " ".join(draws.choice(("river", "stone", "north", "light", "seven", "green", "slow", "house")) for _ in range(words))
-
-
-def mixed(number):
-    draws = random.Random(7)
-    return [(chat_of(draws, draws.randint(8, 120)), draws.randint(16, 128)) for _ in range(number)]
-
-
-class Server:
-    def __init__(self, command, port, model):
-        self.port, self.model = port, model
-        self.process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        end = time.monotonic() + WAIT_S
-        while True:
-            try:
-                self.answer("hello", 2)
-                return
-            except (OSError, http.client.HTTPException, KeyError, ValueError):
-                if time.monotonic() > end or self.process.poll() is not None:
-                    raise SystemExit(f"{command[0]} answers nothing") from None
-                time.sleep(0.5)
-
-    def post(self, text, max_tokens, **extra):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
-        body = {"model": self.model, "messages": [{"role": "user", "content": text}], "max_tokens": max_tokens, "temperature": 0, **extra}
-        connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
-        return connection.getresponse()
-
-    def answer(self, text, max_tokens):
-        """Returns the number of completion tokens."""
-        return json.loads(self.post(text, max_tokens).read())["usage"]["completion_tokens"]
-
-    def stream(self, text, max_tokens):
-        """Returns the times at which tokens of the answer came, from the request on. Uses the
-        log-probabilities, because a token may have no text of its own (half a letter, or one
-        that the tokenizer does not know)."""
-        begin, times = time.perf_counter(), []
-        for line in self.post(text, max_tokens, stream=True, logprobs=True):
-            if line.startswith(b"data: {"):
-                choices = json.loads(line[6:])["choices"]
-                if choices and (choices[0].get("logprobs") or {}).get("content"):
-                    times.append(time.perf_counter() - begin)
-        return times
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-
-
-def by_clients(number, requests, call):
-    """Returns the results of `call` for all requests, and the seconds."""
-    left, results, lock = list(requests), [], threading.Lock()
-
-    def client():
-        while True:
-            with lock:
-                if not left:
-                    return
-                one = left.pop()
-            result = call(*one)
-            with lock:
-                results.append(result)
-    threads = [threading.Thread(target=client) for _ in range(number)]
-    begin = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results, time.perf_counter() - begin
-
-
-def quantile(values, share):
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
-
+from serve_load import NoAnswer, Server, by_clients, chat_of, measured, mixed
 
 def tokens_per_s(server, clients, number):
     tokens, seconds = by_clients(clients, mixed(number), server.answer)
@@ -114,12 +29,9 @@ def tokens_per_s(server, clients, number):
 def measure_ours(args, server):
     print("\n### ours\n\n| clients | tokens/s | first token p50, p99 (ms) | between tokens p50, p99 (ms) |\n|---|---|---|---|", flush=True)
     for clients in (1, 8, 32):
-        speed = tokens_per_s(server, clients, args.requests)
-        streams, _ = by_clients(clients, mixed(args.requests), server.stream)
-        first = [1e3 * times[0] for times in streams if times]
-        gaps = [1e3 * (b - a) for times in streams for a, b in zip(times, times[1:])]
-        print(f"| {clients} | {speed:.1f} | {quantile(first, 0.5):.0f}, {quantile(first, 0.99):.0f} | {quantile(gaps, 0.5):.1f}, "
-              f"{quantile(gaps, 0.99):.1f} |", flush=True)
+        result = measured(server, clients, args.requests)
+        print(f"| {clients} | {result['tokens_per_s']:.1f} | {result['first_token_p50_ms']:.0f}, {result['first_token_p99_ms']:.0f} | "
+              f"{result['between_tokens_p50_ms']:.1f}, {result['between_tokens_p99_ms']:.1f} |", flush=True)
 
 
 def measure_long(server):
@@ -176,4 +88,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except NoAnswer as error:
+        raise SystemExit(str(error)) from None

@@ -22,7 +22,7 @@ struct ForkedRun {
   std::filesystem::path folder;  // run directory; the stderr of the ranks goes to <folder>.log
   Settings settings;
   std::string fault;  // TRIREME_FAULT; "" for none
-  std::unique_ptr<train::Task> (*make_task)() = train::make_pretrain;
+  std::unique_ptr<train::Task> (*make_task)() = train::task_rows().front().make;  // pretrain
 };
 
 struct RanksEnd {

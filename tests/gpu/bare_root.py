@@ -17,8 +17,12 @@ COMMANDS = ("bash", "sh", "env", "cat", "ls", "mkdir", "rm", "uname", "timeout",
 MODULES = ("_ctypes", "zlib")
 C_LIBRARY = ("libm.so.6", "libdl.so.2", "librt.so.1", "libpthread.so.0", "libresolv.so.2", "libutil.so.1", "libanl.so.1", "libnss_files.so.2", "libnss_dns.so.2")
 FORBIDDEN = ("libmpi*", "libopen-*", "libhdf5*", "libspdlog*", "libfmt*", "libsimdjson*", "libhwloc*", "libpmix*")
+# Sets the flag "up" of the loopback interface (struct ifreq of netdevice(7)): a new network namespace has it down, a GPU machine has it up.
+LOOPBACK = "import fcntl, socket, struct; fcntl.ioctl(socket.socket(), 0x8914, struct.pack('16sh22x', b'lo', 1))"
 SCRIPT = r"""
 set -eu
+"$1" -c "$2"
+shift 2
 root=$1
 shift
 while [ "$1" != -- ]; do mkdir -p "$root$1"; mount --rbind "$1" "$root$1"; shift; done
@@ -83,11 +87,11 @@ def forbidden(root):
 
 
 def enter(root, mounts, variables, command):
-    """Runs a command in the root, in a mount namespace of its own and without a network; returns its exit code. Raises Unable."""
+    """Runs a command in the root, in a mount namespace of its own and with no network but the loopback interface; returns its exit code. Raises Unable."""
     unshare = ["unshare", "--mount", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
     try:
         subprocess.run([*unshare, "true"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     except (OSError, subprocess.CalledProcessError) as error:
         raise Unable(f"no mount namespace can be made here: {error}") from error
-    return subprocess.run([*unshare, "sh", "-c", SCRIPT, "enter", root, *mounts, "--", *command], env={**variables, "PATH": "/usr/sbin:/sbin:" + variables["PATH"]},
-                          check=False).returncode
+    words = [*unshare, "sh", "-c", SCRIPT, "enter", sys.executable, LOOPBACK, root, *mounts, "--", *command]
+    return subprocess.run(words, env={**variables, "PATH": "/usr/sbin:/sbin:" + variables["PATH"]}, check=False).returncode

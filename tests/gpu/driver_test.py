@@ -17,8 +17,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import driver
 import elf
+import part_fast
+import part_machine
+import parts
 import peer_format
+import places
+import serve_load
 from driver import Part
+from part import Context, Failed, Skipped
 
 CHECK = os.path.join(HERE, "check")
 FIGURES = 'printf \'{"figures": {"half": 1}, "reason": ""}\' >"$1"; '
@@ -160,6 +166,99 @@ class FormatsTest(unittest.TestCase):
                              "a": {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]}}).encode()
         data = len(header).to_bytes(8, "little") + header + bytes(range(12))
         self.assertEqual(list(peer_format.safetensors_entries(data)), [("b", "I32", [2], 8 + len(header) + 4, 8), ("a", "U8", [4], 8 + len(header), 4)])
+
+
+class PartsTest(unittest.TestCase):
+    """Parts read the output of a program, here of shell scripts."""
+
+    def setUp(self):
+        self.work = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.work)
+        self.part = Context("fp8", "cpu", "small", self.work, os.path.join(self.work, "result"))
+
+    def program(self, text):
+        """Puts a shell script in the place of every program."""
+        path = os.path.join(self.work, "program")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\n" + text)
+        os.chmod(path, 0o755)
+        self.addCleanup(setattr, places, "program", places.program)
+        places.program = lambda name: path
+
+    def fails(self, call, *words):
+        with contextlib.redirect_stdout(io.StringIO()), self.assertRaises(Failed) as failed:
+            call()
+        for word in words:
+            self.assertIn(word, str(failed.exception))
+
+    def test_every_part_has_a_limit_below_the_budget_and_its_own_name(self):
+        names = [row.name for row in parts.TABLE]
+        self.assertEqual(len(set(names)), len(names))
+        for row in parts.TABLE:
+            self.assertLessEqual(row.least_s, row.limit_s)
+            self.assertLessEqual(row.limit_s, 180)
+
+    def test_a_program_without_the_command_fails_the_part(self):
+        self.program("echo error: unknown command >&2; exit 2")
+        for run, command in ((part_fast.kernels, "kernels"), (part_fast.ladder, "bench ladder")):
+            self.fails(lambda run=run: run(self.part), f"has no command `{command}`", "exit code 2: error: unknown command")
+
+    def test_a_test_program_without_such_a_test_fails_the_part(self):
+        self.program('for word; do case $word in --gtest_output=json:*) echo \'{"testsuites": []}\' >"${word#*json:}";; esac; done')
+        self.fails(lambda: part_fast.sync(self.part), "has no test with a name like *Sync*")
+
+    def test_the_part_gpu_tests_leaves_the_tests_of_other_parts_out(self):
+        self.program('echo "$@" >"$0.words"; exit 3')
+        self.fails(lambda: part_machine.gpu_tests(self.part), "exit code 3")
+        with open(os.path.join(self.work, "program.words"), encoding="utf-8") as file:
+            self.assertIn("--gtest_filter=-*Kernel*:*Sync*", file.read())
+
+    def test_kernels_that_spill_or_are_empty_are_named(self):
+        good = {"name": "rms_norm", "cubin_bytes": 900, "spill_bytes": 0}
+        part_fast.check_kernels(self.part, [good])
+        self.fails(lambda: part_fast.check_kernels(self.part, []), "lists no kernel")
+        self.fails(lambda: part_fast.check_kernels(self.part, [good, {**good, "name": "rope", "spill_bytes": 8}]), "spill", "rope")
+        self.fails(lambda: part_fast.check_kernels(self.part, [good, {**good, "name": "adamw", "cubin_bytes": 0}]), "not compiled", "adamw")
+
+    def test_a_rung_with_another_loss_is_named(self):
+        rungs = [{"off": "nothing", "step_time_s": 0.1, "loss_delta": 0.0}, {"off": "fused_norm", "step_time_s": 0.2, "loss_delta": -1e-3}]
+        part_fast.check_rungs(self.part, rungs)
+        self.fails(lambda: part_fast.check_rungs(self.part, rungs[:1]), "1 rungs")
+        for wrong in ({"loss_delta": 0.5}, {"loss_delta": float("nan")}, {"step_time_s": 0}):
+            self.fails(lambda wrong=wrong: part_fast.check_rungs(self.part, [rungs[0], {**rungs[1], **wrong}]), "['fused_norm']")
+
+    def test_fp8_losses_must_be_near_bf16_and_not_equal(self):
+        results = {mode: {"losses": losses, "step_time_s": 0.5} for mode, losses in
+                   (("off", [2.0, 1.0]), ("near", [2.001, 1.0]), ("far", [2.0, 1.1]), ("same", [2.0, 1.0]))}
+        for mode in ("off", "near"):
+            part_fast.check_fp8(self.part, mode, results)
+        self.fails(lambda: part_fast.check_fp8(self.part, "far", results), "fp8 far", "1.0e-01 from bf16")
+        self.fails(lambda: part_fast.check_fp8(self.part, "same", results), "was not used")
+
+    def test_a_device_without_fp8_must_refuse_it(self):
+        self.program('echo "error: train.fp8 = tensorwise needs a GPU of compute capability 8.9 or later" >&2; exit 2')
+        with self.assertRaises(Skipped):
+            part_fast.refused(self.part, "set", {})
+        self.program("exit 0")
+        self.fails(lambda: part_fast.refused(self.part, "set", {}), "exit code 0, must be 2")
+
+    def test_architectures_have_the_names_of_nvrtc(self):
+        self.assertEqual([part_fast.architecture(value) for value in (8.0, 8.9, 9.0, 10.0)], ["sm_80", "sm_89", "sm_90a", "sm_100a"])
+
+    def test_settings_become_toml(self):
+        path = os.path.join(self.work, "a.toml")
+        part_fast.write_toml(path, {"train.steps": 3, "model.preset": "tiny", "model.tie_embeddings": "true"})
+        with open(path, encoding="utf-8") as file:
+            self.assertEqual(file.read(), '[train]\nsteps = 3\n\n[model]\npreset = "tiny"\ntie_embeddings = true\n\n')
+
+    def test_a_failed_request_ends_all_clients(self):
+        def call(text, _):
+            if text == "bad":
+                raise OSError("refused")
+            return 1
+        self.assertEqual(sum(serve_load.by_clients(3, [("good", 1)] * 7, call)[0]), 7)
+        with self.assertRaises(serve_load.NoAnswer):
+            serve_load.by_clients(2, [("good", 1), ("bad", 1), ("good", 1)], call)
 
 
 if __name__ == "__main__":

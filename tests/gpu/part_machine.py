@@ -8,6 +8,8 @@ import places
 
 SYSTEM_LIBRARIES = re.compile(r"^(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libnsl|libmvec|linux-vdso)\.so")
 HERE = os.path.dirname(os.path.abspath(__file__))
+# Names in gpu_test.cpp: the parts `kernels` and `sync` run these tests, and the part gpu_tests the others.
+KERNEL_TESTS, SYNC_TESTS = "*Kernel*", "*Sync*"
 
 
 def resolved(part, program):
@@ -79,15 +81,15 @@ def device(part):
     note_torch(part, "ceilings", "cuda")
 
 
-def google_test(part, program):
-    """Runs a GoogleTest program and notes the result of each of its tests."""
+def run_google_test(part, program, names="*"):
+    """Runs the tests of a GoogleTest program with these names (a filter of GoogleTest), and notes the result of each one."""
     report = part.path("report.json")
-    out = part.run([places.program(program), f"--gtest_output=json:{report}"], codes=(0, 1))
+    out = part.run([places.program(program), f"--gtest_output=json:{report}", f"--gtest_filter={names}"], codes=(0, 1))
     part.check(os.path.exists(report), f"{program} left no report: {out[-800:]}")
     results = test_results(report)
     part.note(tests=results)
     failed = [name for name, result in results.items() if not result["passed"]]
-    part.check(results, f"{program} ran no test")
+    part.check(results, f"{program} has no test with a name like {names}: build and pack a revision that has one")
     part.check(not failed, f"{len(failed)} of {len(results)} tests failed: " + "; ".join(f"{name}: {results[name]['failures'][0][:400]}" for name in failed))
 
 
@@ -102,9 +104,9 @@ def test_results(report):
 
 def nccl(part):
     """Checks a real NCCL communicator of one rank, and the backend's world of one rank."""
-    google_test(part, "tests/gpu_nccl_test")
+    run_google_test(part, "tests/gpu_nccl_test")
 
 
 def gpu_tests(part):
     """tests/gpu/gpu_test.cpp: training, resume and generation as a user starts them."""
-    google_test(part, "tests/gpu_gpu_test")
+    run_google_test(part, "tests/gpu_gpu_test", f"-{KERNEL_TESTS}:{SYNC_TESTS}")

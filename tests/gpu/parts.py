@@ -5,7 +5,9 @@ import traceback
 import typing
 
 import driver
+import part_fast
 import part_machine
+import part_serving
 import part_speed
 import part_training
 import places
@@ -32,11 +34,15 @@ TABLE = [
     Row("losses", "30 steps on CPU and device have the same losses", part_training.train_losses, 150),
     Row("resume", "a killed run resumes bit for bit", part_training.resume, 90),
     Row("deterministic", "two equal runs have equal bits", part_training.deterministic, 90),
+    Row("sync", "training steps do not wait for the device", part_fast.sync, 60, gpu_only=True),
     Row("generate", "the same greedy text on CPU and device, and its speed", part_training.generate, 120),
     Row("sft", "fine-tuning on chats", part_training.sft, 90),
     Row("dpo", "training on preference pairs", part_training.dpo, 90),
     Row("speed_minimind", "step time, MFU and memory of minimind-1024x16 beside PyTorch", part_speed.minimind, 180, least_s=20),
     Row("speed_gpt2", "step time, MFU and memory of a model of GPT-2's size beside PyTorch", part_speed.gpt2, 180, least_s=20),
+    Row("fp8", "losses, step time and memory of fp8 beside bf16", part_fast.fp8, 150, least_s=20),
+    Row("decode", "prefill and decoding of several batch sizes", part_serving.decode, 60),
+    Row("serve", "throughput and latency of the server with 1, 8 and 32 clients", part_serving.serve, 90),
 ]
 
 

@@ -69,21 +69,35 @@ TEST_F(Clock, SavesAndValidationsAreInTheStepThatFollowsAndTheLastOnesInTheClosi
   EXPECT_NE(exit.err.find("newest checkpoint step-000000012"), std::string::npos) << exit.err;
 }
 
-/// The number of ranks, and the rank that is delayed by a second before each step.
-class HeldRank : public Clock, public ::testing::WithParamInterface<std::pair<int, int>> {};
+/// The number of ranks, and the rank that is delayed by a second at a point of each step.
+struct Held {
+  int ranks;
+  int held;
+  const char* point;
+  const char* phase;
+};
+
+class HeldRank : public Clock, public ::testing::WithParamInterface<Held> {};
 
 TEST_P(HeldRank, IsNamedInEveryLineAndItsTimeCounts) {
-  const auto [ranks, held] = GetParam();
-  const std::string run = "held_" + std::to_string(ranks);
-  const Exit exit =
-      pretrain(run, {"--train.steps", "3", "--train.micro_batch", "1"},
-               {.ranks = ranks, .fault = "train.step:" + std::to_string(held) + ":*:delay"});
+  const auto [ranks, held, point, phase] = GetParam();
+  const std::string run = "held_" + std::to_string(ranks) + phase;
+  // A point in the update is passed once per micro-batch: one of them takes the whole batch.
+  const bool in_update = std::string(point) != "train.step";
+  const Exit exit = pretrain(
+      run,
+      {"--train.steps", "3", "--train.micro_batch", std::to_string(in_update ? 12 / ranks : 1)},
+      {.ranks = ranks, .fault = std::string(point) + ":" + std::to_string(held) + ":*:delay"});
   ASSERT_EQ(exit.code, 0) << exit.err;
   const RunMetrics lines = metrics(run);
 
   expect_by_the_clock(lines);
   for (const auto& [step, line] : lines.steps) {
     EXPECT_EQ(line["slowest_rank"], held) << line;
+    EXPECT_EQ(line["slowest_phase"], phase) << line;
+    EXPECT_EQ(line["attempt"], 0) << line;
+    EXPECT_FALSE(line["slowest_host"].get<std::string>().empty()) << line;
+    EXPECT_NEAR(line["slowest_excess_s"].get<double>(), 1.0, 0.4) << line;
     EXPECT_GE(line["step_time_s"].get<double>(), 1.0) << line;
     // All other ranks wait for most of the second. They compute during the rest.
     EXPECT_GT(line["peer_wait_s"].get<double>(), 0.7 * (ranks - 1) / ranks) << line;
@@ -91,7 +105,10 @@ TEST_P(HeldRank, IsNamedInEveryLineAndItsTimeCounts) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, HeldRank, ::testing::Values(std::pair{2, 1}, std::pair{4, 2}));
+INSTANTIATE_TEST_SUITE_P(Ranks, HeldRank,
+                         ::testing::Values(Held{2, 1, "train.step", "other"},
+                                           Held{4, 2, "train.step", "other"},
+                                           Held{2, 1, "train.backward", "compute"}));
 
 TEST_F(Clock, AMeanOverAWindowAddsUpAsWell) {
   const Exit exit = pretrain("window", {"--train.steps", "7", "--train.metrics_every", "3"},

@@ -81,6 +81,7 @@ const std::vector<Row>& rows() {
       {"trireme", {"plan"}, {"--gpu", "h100", "--nodes", "1", "--model.preset", "tiny"}},
       {"trireme", {"plan", "schedule"}, {"--schedule", "zb-v"}},
       {"trireme", {"plan-interval"}, {"--stall-s", "1", "--mtbf-h", "5"}},
+      {"trireme", {"report"}, {"<run", "--output", ">report.html"}, true},
       {"trireme", {"export"}, {"--checkpoint", "<run", "--output", ">hf"}},
       {"trireme", {"import"}, {"--hf", "<hf", "--output", ">run"}},
       {"trireme",

@@ -102,6 +102,7 @@ TEST_F(JsonOutput, TriremePrintsOneDocumentOrJsonLines) {
        {"job watch", {.arguments = {model, "--once"}}},
        {"plan", {.arguments = with_shape({"--gpu", "cpu", "--top", "2"})}},
        {"plan schedule", {.arguments = {"--stages", "2", "--micro-batches", "2"}}},
+       {"report", {.arguments = {model}}},
        {"submit",
         {.arguments = {"--dry-run", "--", "pretrain", "--data", set().string(), "--run",
                        path("none").string(), "--model.preset", "tiny"}}},

@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 
+#include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "support/process.hpp"
 #include "support/run_program.hpp"

@@ -120,7 +120,7 @@ TEST_F(SecondDay, AnotherValidationSetHasALossOfItsOwn) {
 
 TEST_F(SecondDay, OtherSinksMayBeChosenAtAResume) {
   expect_refused(pretrain("sinks", {"--metrics.sinks", "jsonl,paper"}), 2,
-                 {"metrics.sinks = paper", "jsonl, progress, none", "(--metrics.sinks)"});
+                 {"metrics.sinks = paper", "textfile, progress, none", "(--metrics.sinks)"});
   const Exit first = pretrain("sinks", {"--train.steps", "2", "--metrics.sinks", "none"});
   ASSERT_EQ(first.code, 0) << first.err;
   EXPECT_FALSE(fs::exists(path("sinks") / "metrics.jsonl"));

@@ -45,7 +45,8 @@ void add_pairs(const TokenShard& shard, std::uint64_t begin, std::uint64_t end,
     const std::uint32_t all = targets_of(table, doc, {0, lengths.chosen, lengths.rejected});
     loss.targets += all;
     const auto cut = cut_pair(lengths, seq_len, rule);
-    if (!cut || !keeps_targets(lengths, *cut, table.chosen.of(doc), table.rejected.of(doc), rule)) {
+    if (!cut ||
+        !shard.kind().keeps(lengths, *cut, table.chosen.of(doc), table.rejected.of(doc), rule)) {
       ++loss.dropped;
       loss.lost_targets += all;
       continue;

@@ -36,6 +36,7 @@ constexpr std::array kKinds{
     SetKind{.name = "dpo",
             .document = "pair",
             .sample = SampleForm::pair,
+            .keeps = keeps_targets,
             .numbers = kPairNumbers,
             .spans = kPairSpans},
 };

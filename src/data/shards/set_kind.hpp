@@ -43,6 +43,8 @@ struct SetKind {
   std::string_view name;      // name in `pack --kind`, the manifest and the shards
   std::string_view document;  // noun of a document for messages: "conversation"
   SampleForm sample = SampleForm::sequence;
+  // pairs: returns true if a run can train on a cut pair, like keeps_targets
+  decltype(&keeps_targets) keeps = nullptr;
   std::span<const NumberColumn> numbers = {};
   std::span<const SpanColumn> spans = {};
 

@@ -202,7 +202,7 @@ at::Tensor Experts::apply_backward(const parallel::Microbatch& batch, const at::
   const MoeConfig& moe = context_.config.moe;
   const std::int64_t k = moe.num_experts_per_tok;
   const auto& [order, exchange] = *saved.route;
-  const std::vector<std::int64_t>& bounds = exchange.bounds();
+  const ops::ExpertBounds& bounds = exchange.bounds();
   const parallel::IndexRange own = context_.experts.sent(grad_y.size(0));
   const at::Tensor own_grad = rows_in(grad_y, own);
   parallel::PendingRows grads =
@@ -270,7 +270,7 @@ void Experts::give(parallel::WeightRef weight, const at::Tensor& x,
 
 void Experts::give_bias(const parallel::Microbatch& batch, const Saved& saved) const {
   const std::int64_t num_experts = context_.config.moe.num_experts;
-  at::Tensor excess = at::zeros({num_experts}, at::kDouble).to(saved.scores.device());
+  at::Tensor excess = at::zeros({num_experts}, saved.scores.options().dtype(at::kDouble));
   if (batch.training && context_.tensor.rank() == 0) {
     const at::Tensor counts = assignments(batch, saved.experts, num_experts);
     excess = counts * static_cast<double>(num_experts) - counts.sum();
@@ -278,7 +278,7 @@ void Experts::give_bias(const parallel::Microbatch& batch, const Saved& saved) c
   registry_.run_or_defer([this, excess] { registry_.add_gradient({*bias_}, excess); });
 }
 
-void Experts::give_grouped(parallel::ParamId weight, const std::vector<std::int64_t>& bounds,
+void Experts::give_grouped(parallel::ParamId weight, const ops::ExpertBounds& bounds,
                            std::function<at::Tensor()> of_gradient,
                            std::function<at::Tensor()> of_input) const {
   if (!registry_.trained({weight})) return;

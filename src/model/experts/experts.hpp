@@ -69,7 +69,7 @@ class Experts {
                                            const Saved& saved) const;
   /// Schedules the gradient of an expert weight. When it is due, the two functions produce the
   /// gradient of the product and its input, as rows sorted by expert.
-  void give_grouped(parallel::ParamId weight, const std::vector<std::int64_t>& bounds,
+  void give_grouped(parallel::ParamId weight, const ops::ExpertBounds& bounds,
                     std::function<at::Tensor()> of_gradient,
                     std::function<at::Tensor()> of_input) const;
   void give(parallel::WeightRef weight, const at::Tensor& x, const at::Tensor& grad_y) const;

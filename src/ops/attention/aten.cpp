@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "ops/attention/kernels.hpp"
+#include "ops/attention/memo.hpp"
 #include "ops/product.hpp"
 
 namespace trireme::ops {
@@ -109,7 +109,8 @@ AttentionOutput aten_forward(const at::Tensor& q, const at::Tensor& k, const at:
   const auto keys = repeat_heads(k, q.size(1));
   const auto values = repeat_heads(v, q.size(1));
   const AttentionOutput result = empty_output(q, setup);
-  for (const DocumentPlan& document : plan_attention(setup, q.size(0), q.size(2), k.size(2))) {
+  const auto plan = planned_attention(setup, q.size(0), q.size(2), k.size(2));
+  for (const DocumentPlan& document : *plan) {
     const auto document_keys = keys_of(keys, document);
     const auto document_values = keys_of(values, document);
     for (const QueryPart& part : divided_parts(document)) {
@@ -151,7 +152,8 @@ AttentionGrads aten_backward(const at::Tensor& grad_out, const at::Tensor& q, co
   }
   const auto keys = repeat_heads(k, q.size(1));
   const auto values = repeat_heads(v, q.size(1));
-  const AttentionPlan plan = plan_attention(setup, q.size(0), q.size(2), k.size(2));
+  const auto planned = planned_attention(setup, q.size(0), q.size(2), k.size(2));
+  const AttentionPlan& plan = *planned;
   const bool written = one_call_each(plan);
   const auto space = [&](const at::Tensor& x) {
     return written ? at::empty(x.sizes(), x.options())

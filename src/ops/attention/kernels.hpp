@@ -33,8 +33,7 @@ bool tiles_apply(const at::Tensor& q, const AttentionSetup& setup);
 AttentionForward tiles_forward;
 AttentionBackward tiles_backward;
 
-/// Returns true on compute capability 8.0 and later, if D is a multiple of 8, at most 256, and
-/// there is no window. (varlen does not pass windows to ATen's flash attention yet.)
+/// Returns true on compute capability 8.0 and later, if D is a multiple of 8 and at most 256.
 bool flash_applies(const at::Tensor& q, const AttentionSetup& setup);
 
 /// Uses ATen's flash attention through varlen.

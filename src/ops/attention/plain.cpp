@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "ops/attention/kernels.hpp"
+#include "ops/attention/memo.hpp"
+#include "ops/upload.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -15,6 +16,26 @@ at::Tensor plain_scores(const at::Tensor& q, const at::Tensor& k, const Attentio
     scores.masked_fill_(mask.logical_not().unsqueeze(1), -kInfinity);
   }
   return scores;
+}
+
+/// Returns [B, Tq, Tk] bool; [1, Tq, Tk] if all rows have the same mask.
+at::Tensor host_mask(const AttentionPlan& plan, std::int64_t batch, std::int64_t num_queries,
+                     std::int64_t num_keys) {
+  const bool same = plan.empty() || plan.front().row < 0;
+  const auto mask = at::zeros({same ? 1 : batch, num_queries, num_keys}, at::kBool);
+  for (const DocumentPlan& document : plan) {
+    const auto row = mask[std::max<std::int64_t>(document.row, 0)];
+    for (const QueryPart& part : document.queries) {
+      const auto queries = row.narrow(0, part.tokens.first, part.tokens.length);
+      const auto seen = seen_keys(part);
+      std::int64_t key = 0;
+      for (const TokenRange& tokens : document.tokens_of(part.keys())) {
+        queries.narrow(1, tokens.first, tokens.length).copy_(seen.narrow(1, key, tokens.length));
+        key += tokens.length;
+      }
+    }
+  }
+  return mask;
 }
 
 }  // namespace
@@ -56,22 +77,16 @@ at::Tensor attention_mask(const AttentionSetup& setup, std::int64_t batch, std::
   };
   const std::int64_t num_queries = length_of(setup.query_positions);
   const std::int64_t num_keys = length_of(setup.key_positions);
-  const AttentionPlan plan = plan_attention(setup, batch, num_queries, num_keys);
-  const bool same = plan.empty() || plan.front().row < 0;
-  const auto mask = at::zeros({same ? 1 : batch, num_queries, num_keys}, at::kBool);
-  for (const DocumentPlan& document : plan) {
-    const auto row = mask[std::max<std::int64_t>(document.row, 0)];
-    for (const QueryPart& part : document.queries) {
-      const auto queries = row.narrow(0, part.tokens.first, part.tokens.length);
-      const auto seen = seen_keys(part);
-      std::int64_t key = 0;
-      for (const TokenRange& tokens : document.tokens_of(part.keys())) {
-        queries.narrow(1, tokens.first, tokens.length).copy_(seen.narrow(1, key, tokens.length));
-        key += tokens.length;
-      }
-    }
-  }
-  return mask.to(device).expand({batch, -1, -1});
+  const auto make = [&] {
+    return upload(host_mask(plan_attention(setup, batch, num_queries, num_keys), batch, num_queries,
+                            num_keys),
+                  device);
+  };
+  // A stored mask saves an upload; host memory is saved instead.
+  const at::Tensor mask = setup.memo && !device.is_cpu()
+                              ? setup.memo->mask(setup, batch, num_queries, num_keys, device, make)
+                              : make();
+  return mask.expand({batch, -1, -1});
 }
 
 AttentionOutput plain_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "ops/key_interval.hpp"
@@ -34,6 +35,11 @@ inline void append(std::vector<TokenRange>& ranges, TokenRange range) {
 /// Empty: token t is at position t.
 using RowPositions = std::vector<std::vector<TokenRange>>;
 
+class AttentionMemo;
+
+/// Returns a memo for the calls of one micro-batch (attention/memo.hpp).
+std::shared_ptr<AttentionMemo> make_attention_memo();
+
 /// A query sees the keys of its document; if causal, only those up to its own position.
 struct AttentionSetup {
   double scale = 1.0;  // factor of the scores, usually 1 / sqrt(D)
@@ -43,6 +49,8 @@ struct AttentionSetup {
   RowPositions key_positions = {};
   bool wide = false;  // results in fp32 (fp64 for fp64), to be merged with other parts of a softmax
   std::int64_t window = 0;  // a query sees only keys closer than window; 0: no limit
+  // stores the plan and its tensors for further calls; null: every call computes them again
+  std::shared_ptr<AttentionMemo> memo = {};
 
   /// Returns true if queries and keys are the whole row in order. Every query then sees a key.
   [[nodiscard]] bool whole_rows() const { return query_positions.empty() && key_positions.empty(); }

@@ -1,5 +1,7 @@
 #include "ops/attention/tiles.hpp"
 
+#include "ops/attention/memo.hpp"
+
 namespace trireme::ops {
 namespace {
 
@@ -118,7 +120,8 @@ AttentionOutput tiles_forward(const at::Tensor& q_in, const at::Tensor& k_in,
   const auto k = last_dim_contiguous(k_in);
   const auto v = last_dim_contiguous(v_in);
   const AttentionOutput result = empty_output(q, setup);
-  const AttentionPlan plan = plan_attention(setup, q.size(0), q.size(2), k.size(2));
+  const auto planned = planned_attention(setup, q.size(0), q.size(2), k.size(2));
+  const AttentionPlan& plan = *planned;
   for_groups<ForwardScratch>(plan, k, [&](const TileGroup& group, ForwardScratch& scratch) {
     forward_group(group, q, k, v, setup, result, scratch);
   });

@@ -1,3 +1,4 @@
+#include "ops/attention/memo.hpp"
 #include "ops/attention/tiles.hpp"
 
 namespace trireme::ops {
@@ -145,7 +146,8 @@ AttentionGrads tiles_backward(const at::Tensor& grad_out_in, const at::Tensor& q
   };
   AttentionGrads grads{space(q), space(k), space(v)};
   const BackwardInput input{grad_out, q, k, v, out, lse};
-  const AttentionPlan plan = plan_attention(setup, q.size(0), q.size(2), k.size(2));
+  const auto planned = planned_attention(setup, q.size(0), q.size(2), k.size(2));
+  const AttentionPlan& plan = *planned;
   for_groups<BackwardScratch>(plan, k, [&](const TileGroup& group, BackwardScratch& scratch) {
     backward_group(group, input, setup, grads, scratch);
   });

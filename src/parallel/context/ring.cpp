@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device/torch_bridge.hpp"
+#include "ops/attention/memo.hpp"
 #include "parallel/context/forms.hpp"
 
 namespace trireme::parallel::context {
@@ -49,7 +50,7 @@ ops::AttentionSetup chunk_setup(const ContextCall& call, int owner) {
 }
 
 bool is_seen(const ops::AttentionSetup& setup, const at::Tensor& q) {
-  return !ops::sees_nothing(ops::plan_attention(setup, q.size(0), q.size(2), q.size(2)));
+  return !ops::sees_nothing(*ops::planned_attention(setup, q.size(0), q.size(2), q.size(2)));
 }
 
 /// Returns the owner of the chunk that is on this rank after `step` transfers.

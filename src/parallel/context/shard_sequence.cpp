@@ -1,6 +1,11 @@
 #include "parallel/context/shard_sequence.hpp"
 
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
 #include "core/by_name.hpp"
+#include "ops/upload.hpp"
 #include "parallel/context/sequence_sharding.hpp"
 
 namespace trireme::parallel {
@@ -10,6 +15,34 @@ ContextGroup context_group(const Mesh& mesh) {
   return {&mesh.group(Axis::cp), by_name<ContextAlgorithm>(kContextForms, mesh.config().cp_form)};
 }
 
+namespace {
+
+/// Returns the target tokens at the positions `own` of whole rows of `length` tokens.
+std::shared_ptr<const TargetTokens> select_targets(const TargetTokens& whole, std::int64_t length,
+                                                   const ops::RowPositions& own) {
+  auto selected = std::make_shared<TargetTokens>();
+  selected->least = whole.least;
+  selected->most = whole.most;
+  std::int64_t token = 0;  // number of tokens of this rank before the range
+  for (std::size_t row = 0; row < own.size(); ++row) {
+    for (const ops::TokenRange& range : own[row]) {
+      const std::int64_t first = static_cast<std::int64_t>(row) * length + range.first;
+      for (auto next = std::ranges::lower_bound(whole.tokens, first);
+           next != whole.tokens.end() && *next < first + range.length; ++next) {
+        selected->tokens.push_back(token + *next - first);
+        if (!whole.sequences.empty())
+          selected->sequences.push_back(
+              whole.sequences[static_cast<std::size_t>(next - whole.tokens.begin())]);
+      }
+      token += range.length;
+    }
+  }
+  selected->index = ops::upload(at::tensor(selected->tokens, at::kLong), whole.index.device());
+  return selected;
+}
+
+}  // namespace
+
 Microbatch shard_sequence(Microbatch whole, const Mesh& mesh) {
   const int ranks = mesh.size(Axis::cp);
   if (ranks == 1) return whole;
@@ -18,6 +51,8 @@ Microbatch shard_sequence(Microbatch whole, const Mesh& mesh) {
       shard_positions(balance, {.bounds = whole.bounds}, whole.rows(), whole.length(), ranks);
   const ops::RowPositions& own =
       whole.positions_of_ranks[static_cast<std::size_t>(mesh.rank(Axis::cp))];
+  if (whole.target_tokens)
+    whole.target_tokens = select_targets(*whole.target_tokens, whole.length(), own);
   for (at::Tensor* per_token :
        {&whole.tokens, &whole.targets, &whole.target_weights, &whole.positions, &whole.places,
         &whole.sequence_of, &whole.padding}) {

@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "device/torch_bridge.hpp"
+#include "ops/upload.hpp"
 #include "parallel/context/forms.hpp"
 
 namespace trireme::parallel::context {
@@ -167,7 +168,7 @@ std::vector<std::int64_t> uneven_readers(std::int64_t num_heads, std::int64_t nu
 
 at::Tensor repeat_readers(const at::Tensor& x, const std::vector<std::int64_t>& read) {
   if (read.empty()) return x;
-  return x.index_select(1, at::tensor(read, at::kLong).to(x.device()));
+  return x.index_select(1, ops::upload(at::tensor(read, at::kLong), x.device()));
 }
 
 /// The transpose of repeat_readers(): sums the gradients of a key head's readers.

@@ -58,9 +58,7 @@ at::Tensor PendingRows::wait() {
 RowExchange::RowExchange(const ExpertGroup& group, const at::Tensor& bounds) {
   const std::int64_t experts = bounds.numel() - 1;
   if (group.size() == 1) {
-    const at::Tensor host = bounds.to(at::kCPU);
-    const auto* const first = host.const_data_ptr<std::int64_t>();
-    bounds_.assign(first, first + experts + 1);
+    bounds_ = ops::ExpertBounds(bounds);
     return;
   }
   group_ = &group.group();
@@ -77,18 +75,19 @@ RowExchange::RowExchange(const ExpertGroup& group, const at::Tensor& bounds) {
   for (int rank = 0; rank < group.size(); ++rank)
     sent_.push_back(take(group.held(experts, rank).count()));
   const auto* const counts = next;
-  bounds_.assign(1, 0);
+  std::vector<std::int64_t> here_bounds{0};
   for (std::int64_t expert = 0; expert < here; ++expert) {
     std::int64_t rows = 0;
     for (int rank = 0; rank < group.size(); ++rank) rows += counts[rank * here + expert];
-    bounds_.push_back(bounds_.back() + rows);
+    here_bounds.push_back(here_bounds.back() + rows);
   }
   for (int rank = 0; rank < group.size(); ++rank) received_.push_back(take(here));
   const at::Tensor expert_of =
       at::arange(here, received.options())
           .repeat({group.size()})
-          .repeat_interleave(received.flatten(), 0, /*output_size=*/bounds_.back());
+          .repeat_interleave(received.flatten(), 0, /*output_size=*/here_bounds.back());
   order_ = std::get<1>(expert_of.sort(/*stable=*/true, /*dim=*/0, /*descending=*/false));
+  bounds_ = ops::ExpertBounds(std::move(here_bounds));
 }
 
 PendingRows RowExchange::send(const at::Tensor& rows, std::string_view tag) const {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/grouped.hpp"
 #include "parallel/experts/expert_group.hpp"
 
 namespace trireme::parallel {
@@ -30,18 +31,18 @@ class PendingRows {
 class RowExchange {
  public:
   /// Collective over the group. `bounds` [E + 1], int64 on the device: expert e has this rank's
-  /// rows bounds[e] to bounds[e + 1] - 1. Waits for the device once, to read the numbers of rows to
-  /// send and to receive.
+  /// rows bounds[e] to bounds[e + 1] - 1. If the group has several ranks, waits for the device once, to
+  /// read the numbers of rows to send and to receive. send() and give_back() use the same numbers.
   RowExchange(const ExpertGroup& group, const at::Tensor& bounds);
 
   /// Returns true if rows are exchanged with other ranks.
   [[nodiscard]] bool moves() const { return group_ != nullptr; }
 
-  /// Returns the bounds of each local expert in the received rows; the first is 0 and the last is
-  /// the number of rows.
-  [[nodiscard]] const std::vector<std::int64_t>& bounds() const { return bounds_; }
+  /// Returns the bounds of each local expert in the received rows. On a single rank they are on the
+  /// device only.
+  [[nodiscard]] const ops::ExpertBounds& bounds() const { return bounds_; }
 
-  /// Sends rows [M, ..] that are sorted by expert. Receives [bounds().back(), ..], sorted by expert
+  /// Sends rows [M, ..] that are sorted by expert. Receives the rows of bounds(), sorted by expert
   /// and then by the sender's rank.
   [[nodiscard]] PendingRows send(const at::Tensor& rows, std::string_view tag) const;
   /// Sends results back to the ranks of their rows.
@@ -49,7 +50,7 @@ class RowExchange {
 
  private:
   comm::Communicator* group_ = nullptr;
-  std::vector<std::int64_t> bounds_;
+  ops::ExpertBounds bounds_;
   std::vector<std::uint64_t> sent_;  // rows, by rank
   std::vector<std::uint64_t> received_;
   // [received rows]: entry i is the position, in the order of arrival, of row i in expert order

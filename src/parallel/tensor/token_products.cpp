@@ -95,12 +95,36 @@ ProductSum::ProductSum(const TensorGroup& group, const at::Tensor& y, const at::
   }
 }
 
+ProductSum::ProductSum(const TensorGroup& group, const at::Tensor& product) {
+  if (group.size() == 1) {
+    sum_ = product;
+  } else if (group.sequence_parallel()) {
+    scatter_product(group, product);
+  } else {
+    sum_product(group, product);
+  }
+}
+
+void ProductSum::sum_product(const TensorGroup& group, const at::Tensor& product) {
+  sum_ = product.contiguous();
+  chunks_.push_back(
+      {{}, sum_, {}, all_reduce(group.group(), sum_, comm::ReduceOp::sum, kTokensPurpose)});
+}
+
+void ProductSum::scatter_product(const TensorGroup& group, const at::Tensor& product) {
+  Chunk chunk;
+  chunk.sent = by_rank(product, group).transpose(0, 1).contiguous();
+  sum_ = at::empty({product.size(0), chunk.sent.size(2), product.size(2)}, product.options());
+  chunk.received = sum_;
+  chunk.place = sum_;
+  chunk.work = reduce_scatter(group.group(), chunk.sent, sum_, kTokensPurpose);
+  chunks_.push_back(std::move(chunk));
+}
+
 void ProductSum::sum_tokens(const TensorGroup& group, const at::Tensor& y, const at::Tensor& matrix,
                             const at::Tensor& onto) {
   if (group.chunks() == 1) {
-    sum_ = product_onto(onto, y, matrix).contiguous();
-    chunks_.push_back(
-        {{}, sum_, {}, all_reduce(group.group(), sum_, comm::ReduceOp::sum, kTokensPurpose)});
+    sum_product(group, product_onto(onto, y, matrix));
     return;
   }
   sum_ = onto.defined() ? onto : at::empty({y.size(0), y.size(1), matrix.size(1)}, y.options());
@@ -122,20 +146,20 @@ void ProductSum::sum_tokens(const TensorGroup& group, const at::Tensor& y, const
 
 void ProductSum::scatter_tokens(const TensorGroup& group, const at::Tensor& y,
                                 const at::Tensor& matrix, const at::Tensor& onto) {
+  if (group.chunks() == 1) {
+    scatter_product(group, product_onto(onto, y, matrix));
+    return;
+  }
   const at::Tensor from = by_rank(y, group);
   const std::int64_t own = from.size(2);
   sum_ = at::empty({y.size(0), own, matrix.size(1)}, y.options());
   for (const IndexRange& range : token_chunks(own, group.chunks())) {
     Chunk chunk;
-    if (group.chunks() == 1) {
-      chunk.sent = by_rank(product_onto(onto, y, matrix), group).transpose(0, 1).contiguous();
-    } else {
-      chunk.sent = at::empty({group.size(), y.size(0), range.count(), matrix.size(1)}, y.options());
-      for (int rank = 0; rank < group.size(); ++rank) {
-        multiply(chunk.sent[rank], of_rank(from, rank, range), matrix);
-        if (onto.defined()) chunk.sent[rank].add_(of_rank(by_rank(onto, group), rank, range));
-        poll();
-      }
+    chunk.sent = at::empty({group.size(), y.size(0), range.count(), matrix.size(1)}, y.options());
+    for (int rank = 0; rank < group.size(); ++rank) {
+      multiply(chunk.sent[rank], of_rank(from, rank, range), matrix);
+      if (onto.defined()) chunk.sent[rank].add_(of_rank(by_rank(onto, group), rank, range));
+      poll();
     }
     chunk.place = sum_.narrow(1, range.begin, range.count());
     chunk.received = chunk.place.is_contiguous()

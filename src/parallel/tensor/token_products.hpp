@@ -29,6 +29,8 @@ class ProductSum {
  public:
   ProductSum(const TensorGroup& group, const at::Tensor& y, const at::Tensor& matrix,
              const at::Tensor& onto = {});
+  /// Starts TensorGroup::sum() of a product that the caller has computed, in one chunk.
+  ProductSum(const TensorGroup& group, const at::Tensor& product);
 
   /// Returns the sum for this rank's tokens of the residual stream. Call it once.
   [[nodiscard]] at::Tensor wait();
@@ -44,6 +46,8 @@ class ProductSum {
   void sum_tokens(const TensorGroup& group, const at::Tensor& y, const at::Tensor& matrix,
                   const at::Tensor& onto);
   void poll();
+  void sum_product(const TensorGroup& group, const at::Tensor& product);
+  void scatter_product(const TensorGroup& group, const at::Tensor& product);
   void scatter_tokens(const TensorGroup& group, const at::Tensor& y, const at::Tensor& matrix,
                       const at::Tensor& onto);
 

@@ -227,4 +227,21 @@ SchedulerAnswer read_scheduler_answer(int code, std::string_view output) {
   return answer;
 }
 
+std::vector<std::string> sacct_words(const std::string& job) {
+  // -D lists a requeued job once for each start.
+  return {"env",      "SLURM_TIME_FORMAT=%s", "sacct", "-X", "-D", "-n", "-P", "-j", job,
+          "--format", "Submit,Start,End"};
+}
+
+std::vector<JobTimes> read_job_times(std::string_view sacct) {
+  std::vector<JobTimes> all;
+  for (const std::string& line : split(sacct, '\n')) {
+    const std::vector<std::string> parts = split(line, '|');
+    if (parts.size() != 3) continue;
+    const JobTimes times{parse_number(parts[0]), parse_number(parts[1]), parse_number(parts[2])};
+    if (times.submit_s) all.push_back(times);
+  }
+  return all;
+}
+
 }  // namespace trireme::scheduler

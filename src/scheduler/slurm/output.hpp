@@ -26,6 +26,13 @@ std::vector<std::string> expand_nodes(std::string_view list);
 /// SLURM_STEP_TASKS_PER_NODE, "2(x2),1". Returns an empty list if the two do not match.
 std::vector<StepNode> step_nodes(std::string_view list, std::string_view tasks);
 
+/// Returns the command that lists the times of a job for read_job_times(), one line for each start.
+std::vector<std::string> sacct_words(const std::string& job);
+
+/// Parses the output of sacct_words(): "submit|start|end" in Unix seconds. A time that is not known
+/// yet ("Unknown", "None") is absent. Skips lines of another form.
+std::vector<JobTimes> read_job_times(std::string_view sacct);
+
 /// Parses one line of `scontrol -o show job ID`.
 SchedulerJob read_slurm_job(std::string_view line);
 

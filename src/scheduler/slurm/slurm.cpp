@@ -20,6 +20,7 @@ constexpr SchedulerVariables kVariables{
     .job = "SLURM_JOB_ID",
     .job_tasks = "SLURM_NTASKS",
     .job_nodes = "SLURM_JOB_NUM_NODES",
+    .job_start = "SLURM_JOB_START_TIME",
     .job_end = "SLURM_JOB_END_TIME",
     .restarts = "SLURM_RESTART_COUNT",
     .step = "SLURM_STEP_ID",
@@ -81,6 +82,11 @@ class Slurm final : public Scheduler {
   [[nodiscard]] SchedulerAnswer ask(const std::string& id) const override {
     const ProgramEnd end = run_program({"scontrol", "-o", "show", "job", id}, kJobAnswer_s);
     return end.timed_out ? SchedulerAnswer{} : read_scheduler_answer(end.code, end.out);
+  }
+
+  [[nodiscard]] std::vector<JobTimes> times(const std::string& id) const override {
+    const ProgramEnd end = run_program(sacct_words(id), kJobAnswer_s);
+    return end.timed_out || end.code != 0 ? std::vector<JobTimes>{} : read_job_times(end.out);
   }
 
   [[nodiscard]] SchedulerJob read_job(std::string_view text) const override {

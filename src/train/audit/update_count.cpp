@@ -68,7 +68,8 @@ void UpdateCount::end(const UpdateResult& result) {
   };
   for (const comm::TrafficRow& row : comm::traffic_between(world_before_, mesh.world().traffic()))
     // Skip other collectives of the world, such as the votes of a run.
-    if ((row.purpose == "norm" || row.purpose == "load of experts") && mesh.world().size() > 1)
+    if ((row.purpose == "norm" || row.purpose == "load of experts" || row.purpose == "fp8 amax") &&
+        mesh.world().size() > 1)
       add("world", mesh.world().size(), row);
   for (const CountedGroup& one : groups_)
     for (const comm::TrafficRow& row : comm::traffic_between(one.before, one.group->traffic()))

@@ -41,6 +41,8 @@ void check_train(const TrainConfig& train, Problems& problems) {
     problems.add("train.start_timeout_s", train.start_timeout_s, "must be more than 0");
   problems.one_of("train.precision", train.precision,
                   std::vector<std::string>{"auto", "fp32", "bf16", "fp16", "fp64"});
+  problems.one_of("train.fp8", train.fp8,
+                  std::vector<std::string>(model::kFp8Modes.begin(), model::kFp8Modes.end()));
   problems.one_of("train.device", train.device, std::vector<std::string>{"auto", "cpu", "cuda"});
 }
 

@@ -3,7 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "core/by_name.hpp"
 #include "core/own_keys.hpp"
+#include "model/fp8_linears.hpp"
 #include "model/lora/lora_config.hpp"
 #include "optim/config.hpp"
 #include "parallel/config.hpp"
@@ -19,6 +21,7 @@ struct TrainConfig {
   std::int64_t global_batch = 0;
   std::int64_t accumulation = 0;
   std::string precision = "auto";
+  std::string fp8 = "off";
   std::string device = "auto";
   std::int64_t seed = 42;
   std::int64_t log_every = 10;
@@ -30,6 +33,11 @@ struct TrainConfig {
   double start_timeout_s = 300;
   std::int64_t max_skipped_steps = 5;
   std::int64_t hash_weights_every = 1000;
+
+  /// Returns the value of `fp8`, which must be valid.
+  [[nodiscard]] model::Fp8Mode fp8_mode() const {
+    return by_name<model::Fp8Mode>(model::kFp8Modes, fp8);
+  }
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
@@ -53,6 +61,9 @@ struct TrainConfig {
     visit(
         "precision", self.precision,
         "fp32, bf16 or fp16 (with fp32 master weights), or fp64; auto: bf16 on a GPU that supports it, otherwise fp32 (a resumed run keeps its value, on any device)");
+    visit(
+        "fp8", self.fp8,
+        "fp8 products of the linears of blocks with at least 128 rows and columns: off, tensorwise (one scale per tensor), rowwise (one per row) or delayed (one per tensor, from the last 16 updates); needs a GPU of compute capability 8.9 or later, or a CPU (slow reference)");
     visit("device", self.device, "device to train on: cpu, cuda, or auto (a GPU if there is one)");
     visit("seed", self.seed, "random seed for weight initialization, data order and dropout");
     visit("log_every", self.log_every, "steps between progress lines; 0: no progress lines");

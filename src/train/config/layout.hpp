@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/problems.hpp"
-#include "model/config.hpp"
+#include "model/fp8_linears.hpp"
 #include "parallel/config.hpp"
 
 namespace trireme::train {
@@ -16,6 +16,7 @@ struct LayoutFacts {
   std::vector<std::int64_t> seq_lens;            // sequence lengths of all data phases, in tokens
   int ranks = 1;                                 // number of ranks of the job
   std::optional<std::int64_t> local_steps = {};  // value that a resumed run must keep
+  model::Fp8Mode fp8 = model::Fp8Mode::off;
 };
 
 /// Adds all reasons why the layout `config` is invalid. If there are any, also adds the nearest

@@ -124,6 +124,38 @@ void add_expert_reasons(const parallel::ParallelConfig& config, const LayoutFact
         "x tp = {} and etp x ep = {}: one must divide the other", together, etp * config.ep);
 }
 
+/// Adds conflicts of fp8 products with tensor parallelism.
+void add_fp8_reasons(const parallel::ParallelConfig& config, const LayoutFacts& facts,
+                     std::vector<Reason>& reasons) {
+  if (facts.fp8 == model::Fp8Mode::off || config.tp == 1) return;
+  if (config.tp_chunks > 1)
+    add(reasons, "parallel.tp_chunks", config.tp_chunks,
+        "must be 1 with train.fp8: a scale needs all tokens of a product");
+  const model::ModelConfig& model = facts.model;
+  const auto linears = model::fp8_linears(model);
+  const auto is_fp8 = [&](model::Fp8Linear which) {
+    return linears.at(static_cast<std::size_t>(which));
+  };
+  for (int rank = 0; rank < config.tp; ++rank) {
+    const auto held = [&](std::int64_t size, const parallel::DimSplit& split) {
+      return parallel::split_range(size, split, static_cast<int>(config.tp), rank).count();
+    };
+    const std::int64_t heads = held(model.num_heads, {});
+    const std::int64_t key_heads = held(model.num_kv_heads, {.readers = model.num_heads});
+    const std::int64_t width = held(model.intermediate_size, {});
+    using enum model::Fp8Linear;
+    for (const auto& [which, size] : {std::pair{qkv, (heads + 2 * key_heads) * model.head_dim},
+                                      std::pair{output, heads * model.head_dim},
+                                      std::pair{gate_up, 2 * width}, std::pair{down, width}}) {
+      if (!is_fp8(which) || size % model::kFp8Divisor == 0) continue;
+      add(reasons, "parallel.tp", config.tp,
+          "must split each matrix into parts divisible by {} with train.fp8: rank {} of tp gets {} rows or columns",
+          model::kFp8Divisor, rank, size);
+      return;
+    }
+  }
+}
+
 }  // namespace
 
 std::int64_t block_input_tokens(const parallel::ParallelConfig& config, std::int64_t length) {
@@ -142,6 +174,7 @@ std::vector<Reason> layout_conflicts(const parallel::ParallelConfig& config,
         "must be at most the vocabulary ({}) and model.intermediate_size = {}", model.vocab_size,
         model.intermediate_size);
   add_expert_reasons(config, facts, reasons);
+  add_fp8_reasons(config, facts, reasons);
   if (config.sequence_parallel) {
     for (const std::int64_t length : facts.seq_lens) {
       if (length % config.tp == 0) continue;

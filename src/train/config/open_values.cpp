@@ -67,6 +67,12 @@ std::string fill_open_values(RunConfig& config, const OpenValueFacts& facts, Pro
     const std::string* saved = saved_value(facts, "train.precision");
     config.train.precision = saved != nullptr ? *saved : facts.has_bf16 ? "bf16" : "fp32";
   }
+  const bool is_fp8_precision =
+      config.train.precision == "bf16" || config.train.precision == "fp32";
+  if (config.train.fp8 != "off" && !is_fp8_precision)
+    problems.add(
+        "train.precision", config.train.precision,
+        formatted("must be bf16 with train.fp8 = {} (on a CPU fp32 is allowed)", config.train.fp8));
   if (config.optim.min_lr < 0) {
     const std::string* saved = saved_value(facts, "optim.min_lr");
     config.optim.min_lr = optim::final_lr(config.optim);

@@ -6,6 +6,7 @@
 #include "comm/session.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/timer.hpp"
 #include "job/attempt.hpp"
 
 namespace trireme::train {
@@ -30,6 +31,7 @@ void record_peer_failure(const job::RunDirectory& folder, job::EventLog& event_l
       launch.rank, launch.hostname, mine ? "hang" : "peer", loss.exit_code, step, message};
   const bool is_oom = memory_ran_out && loss.hostname == launch.hostname;
   if (!mine) failure_report.lost = {loss.rank, loss.hostname, kind_of(loss, is_oom)};
+  failure_report.time = unix_time_s();
   job::write_failure_report(folder, failure_report);
   if (launch.rank == 0 && event_log.may_write()) {
     try {

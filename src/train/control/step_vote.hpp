@@ -1,17 +1,29 @@
 #pragma once
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "comm/communicator.hpp"
 
 namespace trireme::train {
 
-/// One small all-reduce per step. It is posted before the step and read after it, so that no rank
+/// Numbers that StepVote::take() replaces by their sums and maxima over all ranks. The lists must
+/// live until then and have equal sizes on all ranks.
+struct CarriedNumbers {
+  std::span<double> sums{};
+  std::span<double> maxima{};
+};
+
+/// The small reduction of a step. It is posted before the step and read after it, so that no rank
 /// waits. All ranks stop or save after the same step although only one has the request. All commit
 /// a checkpoint once every writer is done. All learn the sum of the traces of the previous step.
+///
+/// Numbers of another component travel with the vote. They are added in rank order in
+/// fp64, so a sum has the same bits as a sum over gathered values. Neither the message of a rank
+/// nor the result grows with the number of ranks.
 class StepVote {
  public:
   struct Vote {
@@ -30,31 +42,56 @@ class StepVote {
 
   explicit StepVote(comm::Communicator& world) : world_(world) {}
 
-  void post(const Vote& vote) {
-    sums_ = {vote.stop ? 1U : 0U, vote.save ? 1U : 0U, vote.writer_done ? 0U : 1U, vote.trace};
-    work_ = world_.all_reduce({.input = sums_.data(),
-                               .output = sums_.data(),
-                               .count = sums_.size(),
-                               .dtype = DType::u64,
-                               .op = comm::ReduceOp::sum,
-                               .tag = "stop vote"});
+  void post(const Vote& vote, const CarriedNumbers& carried = {}) {
+    sums_ = {vote.stop ? 1.0 : 0.0, vote.save ? 1.0 : 0.0, vote.writer_done ? 0.0 : 1.0};
+    for (int part = 0; part < kTraceParts; ++part)
+      sums_.push_back(static_cast<double>(vote.trace >> (kPartBits * part) & kPartMask));
+    sums_.insert(sums_.end(), carried.sums.begin(), carried.sums.end());
+    carried_ = carried;
+    works_.push_back(start(sums_, comm::ReduceOp::sum, "step vote"));
+    if (!carried.maxima.empty())
+      works_.push_back(start(carried.maxima, comm::ReduceOp::max, "step maxima"));
   }
+
+  /// Returns true between post() and take().
+  [[nodiscard]] bool is_posted() const { return !works_.empty(); }
 
   /// Lets the reduction progress. Call it now and then between post() and take().
   void advance() {
-    if (work_) work_->poll();
+    for (const comm::WorkPtr& work : works_) work->poll();
   }
 
   Result take() {
-    work_->wait();
-    work_.reset();
-    return {sums_[0] != 0, sums_[1] != 0, sums_[2] == 0, sums_[3]};
+    for (const comm::WorkPtr& work : works_) work->wait();
+    works_.clear();
+    std::copy(sums_.begin() + kVotes + kTraceParts, sums_.end(), carried_.sums.begin());
+    std::uint64_t trace = 0;
+    for (int part = 0; part < kTraceParts; ++part)
+      trace += static_cast<std::uint64_t>(sums_[static_cast<std::size_t>(kVotes + part)])
+               << (kPartBits * part);
+    return {sums_[0] != 0, sums_[1] != 0, sums_[2] == 0, trace};
   }
 
  private:
+  // A double holds the sum of 2^37 parts of 16 bits exactly.
+  static constexpr int kVotes = 3;
+  static constexpr int kTraceParts = 4;
+  static constexpr int kPartBits = 16;
+  static constexpr std::uint64_t kPartMask = 0xffff;
+
+  comm::WorkPtr start(std::span<double> numbers, comm::ReduceOp op, const char* tag) {
+    return world_.all_reduce({.input = numbers.data(),
+                              .output = numbers.data(),
+                              .count = numbers.size(),
+                              .dtype = DType::f64,
+                              .op = op,
+                              .tag = tag});
+  }
+
   comm::Communicator& world_;
-  std::array<std::uint64_t, 4> sums_{};
-  comm::WorkPtr work_;
+  std::vector<double> sums_;
+  CarriedNumbers carried_;
+  std::vector<comm::WorkPtr> works_;
 };
 
 /// Lets all ranks cancel the same update or validation before the same work item (a micro-batch or

@@ -67,10 +67,21 @@ StopRequests::StopRequests(job::RunDirectory folder, bool first_rank, TimeLimit&
 }
 
 void StopRequests::look() {
-  if (!first_rank_ || (looked_ && since_look_.seconds() < kLook_s)) return;
-  std::error_code ignored;
-  files_.stop = std::filesystem::exists(folder_.stop_file(), ignored);
-  files_.save = std::filesystem::exists(folder_.save_file(), ignored);
+  if (!first_rank_ || (!looking_ && looked_ && since_look_.seconds() < kLook_s)) return;
+  if (!looking_) {
+    looking_ = std::make_shared<Look>();
+    looker_.post_inexact([look = looking_, folder = folder_] {
+      std::error_code ignored;
+      look->stop = std::filesystem::exists(folder.stop_file(), ignored);
+      look->save = std::filesystem::exists(folder.save_file(), ignored);
+      look->done = true;
+    });
+    (void)looker_.drain_for(kAnswer_s);
+  }
+  if (!looking_->done) return;  // the file system is frozen
+  files_.stop = looking_->stop;
+  files_.save = looking_->save;
+  looking_.reset();
   looked_ = true;
   since_look_.restart();
 }
@@ -108,6 +119,7 @@ StopRequests::Request StopRequests::poll() {
 void StopRequests::fulfilled(bool stopped) {
   if (!first_rank_) return;
   files_ = {};
+  looking_.reset();
   for (const auto& file : {folder_.save_file(), folder_.stop_file()}) {
     const bool is_stop = file == folder_.stop_file();
     if (is_stop && !stopped) continue;

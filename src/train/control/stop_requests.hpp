@@ -1,9 +1,12 @@
 #pragma once
+#include <atomic>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "core/timer.hpp"
+#include "core/writer_thread.hpp"
 #include "job/run_directory.hpp"
 
 namespace trireme::train {
@@ -53,7 +56,8 @@ class StopRequests {
     bool save = false;
   };
 
-  /// Returns the requests before a step. Reads the run directory at most twice a second.
+  /// Returns the requests before a step. Reads the run directory at most twice a second, on a
+  /// thread of its own. If the file system is frozen, the answer comes in a later call.
   [[nodiscard]] Request poll();
 
   /// Returns true if a signal or a file requests a stop. Only poll() checks the time limit, which
@@ -76,7 +80,15 @@ class StopRequests {
   /// Returns true if the last save must begin now. Asks the scheduler for a changed limit first.
   [[nodiscard]] bool at_time_limit();
 
+  /// The files that a look at the run directory has found.
+  struct Look {
+    std::atomic<bool> done = false;
+    bool stop = false;
+    bool save = false;
+  };
+
   static constexpr double kLook_s = 0.5;
+  static constexpr double kAnswer_s = 0.05;  // longest time that a step waits for a look
 
   job::RunDirectory folder_;
   bool first_rank_;
@@ -87,6 +99,8 @@ class StopRequests {
   Timer since_look_;
   bool looked_ = false;
   Request files_;
+  std::shared_ptr<Look> looking_;
+  WriterThread looker_;
   std::string requested_by_ = "signal";
 };
 

@@ -38,6 +38,7 @@ class Formula {
     if (!facts_.tokens_vary || facts_.parallel.zero < 3) weights();
     tensor();
     if (!facts_.tokens_vary) add_context_rows(facts_, coords_, units_, rows_);
+    add_fp8_rows(facts_, rank_, units_, rows_);
     stages();
     experts();
     std::sort(rows_.begin(), rows_.end(), [](const CollectiveRow& a, const CollectiveRow& b) {
@@ -229,7 +230,7 @@ class Formula {
     const FormulaRows dp{"dp", size, coords_.dp, rows_};
     const std::int64_t all = std::accumulate(trained_.begin(), trained_.end(), std::int64_t{0});
     for (const std::int64_t unit : trained_) dp.add("all_reduce", "average", 1, unit * main_);
-    dp.add("all_reduce", "average", facts_.slots, all * main_);
+    dp.add("all_reduce", "average", facts_.slots(), all * main_);
   }
 
   void weights() {

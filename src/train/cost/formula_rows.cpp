@@ -144,4 +144,36 @@ void add_context_rows(const UpdateFacts& facts, const parallel::RankCoords& coor
   ContextFormula(facts, coords, units, cp).add();
 }
 
+void add_fp8_rows(const UpdateFacts& facts, int rank, const RankUnits& units,
+                  std::vector<CollectiveRow>& rows) {
+  using model::Fp8Linear;
+  using model::Fp8Mode;
+  constexpr std::int64_t kAmax = sizeof(float);
+  constexpr const char* kPurpose = "fp8 amax";
+  if (facts.fp8 == Fp8Mode::delayed) {  // three operands of every matrix
+    const auto linears = facts.model.num_layers * static_cast<std::int64_t>(model::kNumFp8Linears);
+    FormulaRows("world", facts.ranks, rank, rows)
+        .add("all_reduce", kPurpose, 1, 3 * linears * kAmax);
+  }
+  if (facts.fp8 == Fp8Mode::off || facts.fp8_history || facts.tokens_vary) return;
+  const FormulaRows tp{"tp", static_cast<int>(facts.parallel.tp), coords_of(facts, rank).tp, rows};
+  const auto linears = model::fp8_linears(facts.model);
+  for (std::size_t i = 0; i < linears.size(); ++i) {
+    if (!linears.at(i)) continue;
+    const auto which = static_cast<Fp8Linear>(i);
+    const bool of_mlp = which == Fp8Linear::gate_up || which == Fp8Linear::down;
+    const bool row_parallel = which == Fp8Linear::output || which == Fp8Linear::down;
+    const std::int64_t backwards =
+        facts.micro_steps * (units.layers - (of_mlp ? units.expert_layers : 0));
+    const std::int64_t forwards = backwards * (facts.parallel.recompute == "full" ? 2 : 1);
+    if (facts.fp8 == Fp8Mode::rowwise) {  // rows of the product that contracts the split dimension
+      tp.add("all_reduce", kPurpose, row_parallel ? forwards : backwards,
+             (facts.tokens() + facts.model.hidden_size) * kAmax);
+    } else {
+      tp.add("all_reduce", kPurpose, forwards, 2 * kAmax);
+      tp.add("all_reduce", kPurpose, backwards, kAmax);
+    }
+  }
+}
+
 }  // namespace trireme::train

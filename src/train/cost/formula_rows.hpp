@@ -43,4 +43,8 @@ class FormulaRows {
 void add_context_rows(const UpdateFacts& facts, const parallel::RankCoords& coords,
                       const RankUnits& units, std::vector<CollectiveRow>& rows);
 
+/// Adds the collectives of fp8 scales: amax values that ranks of tp share, and amax histories.
+void add_fp8_rows(const UpdateFacts& facts, int rank, const RankUnits& units,
+                  std::vector<CollectiveRow>& rows);
+
 }  // namespace trireme::train

@@ -79,6 +79,7 @@ class BlockActivations {
       block += 2 * rows_ * std::int64_t{sizeof(std::int64_t)};
     for (const AdapterElements& group : adapters_)
       block += tokens_ * group.terms * facts_.lora.rank * element_;
+    block += of_fp8_scales(experts);
     if (recompute == "none")
       block += tokens_ * wanted(0) * m.hidden_size * element_ + of_attention();
     return block;
@@ -87,6 +88,14 @@ class BlockActivations {
  private:
   [[nodiscard]] std::int64_t wanted(std::size_t group) const {
     return !facts_.lora.on() || adapters_[group].terms > 0 ? 1 : 0;
+  }
+
+  /// Returns the bytes of the fp8 scales of inputs and weights.
+  [[nodiscard]] std::int64_t of_fp8_scales(bool experts) const {
+    if (facts_.fp8 == model::Fp8Mode::off || facts_.fp8 == model::Fp8Mode::rowwise) return 0;
+    const auto linears = model::fp8_linears(facts_.model);
+    const auto end = linears.begin() + (experts ? 2 : 4);  // no matrices of the MLP
+    return std::count(linears.begin(), end, true) * 2 * std::int64_t{sizeof(float)};
   }
 
   /// Returns the bytes of gate and up, and without activation checkpointing of their input and

@@ -13,15 +13,11 @@ UpdateFacts update_facts(const model::ModelConfig& model, const optim::OptimConf
                          const device::ParamDTypes& dtypes,
                          const parallel::ParallelConfig& parallel, int ranks,
                          const UpdateShape& update, const model::LoraConfig& lora) {
-  UpdateFacts facts{model,
-                    parallel,
-                    dtypes,
-                    static_cast<std::int64_t>(optim::num_optimizer_slots(optim)),
-                    update.rows,
-                    update.length,
-                    update.micro_steps,
-                    ranks};
+  UpdateFacts facts{model,         parallel,           dtypes, optim, update.rows,
+                    update.length, update.micro_steps, ranks};
   facts.lora = lora;
+  facts.fp8 = update.fp8;
+  facts.fp8_history = update.fp8 == model::Fp8Mode::delayed && update.step > 1;
   facts.fused = update.path == ops::Path::fast && dtypes.compute != at::kDouble &&
                 model.attention_dropout == 0;
   return facts;
@@ -46,8 +42,13 @@ UpdateFacts facts_of_run(const RunConfig& config, int ranks) {
                       {.rows = train.micro_batch,
                        .length = train.seq_len,
                        .micro_steps = std::max<std::int64_t>(1, train.global_batch / at_once),
-                       .path = ops::path_of(train.fused_ops)},
+                       .path = ops::path_of(train.fused_ops),
+                       .fp8 = train.fp8_mode()},
                       config.lora);
+}
+
+std::int64_t UpdateFacts::slots() const {
+  return static_cast<std::int64_t>(optim::num_optimizer_slots(optim));
 }
 
 pipeline::Schedule UpdateFacts::schedule() const {

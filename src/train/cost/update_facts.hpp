@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "model/fp8_linears.hpp"
 #include "model/lora/lora_config.hpp"
 #include "model/stages/stages.hpp"
 #include "ops/path.hpp"
@@ -20,7 +21,7 @@ struct UpdateFacts {
   model::ModelConfig model;
   parallel::ParallelConfig parallel;
   device::ParamDTypes dtypes;
-  std::int64_t slots = 2;        // tensors of optimizer state per weight tensor
+  optim::OptimConfig optim = {};
   std::int64_t rows = 1;         // sequences per micro batch
   std::int64_t length = 1;       // tokens per sequence
   std::int64_t micro_steps = 1;  // gradient-accumulation steps
@@ -32,10 +33,15 @@ struct UpdateFacts {
   // Rows have different lengths, or a frozen model runs, too: values that depend on tokens have no
   // formula.
   bool tokens_vary = false;
+  model::Fp8Mode fp8 = model::Fp8Mode::off;
+  bool fp8_history = false;  // delayed: the scales of this step come from earlier ones
   // For planning: assume that experts receive equal numbers of tokens.
   bool even_experts = false;
   // The schedule that `schedule = auto` found.
   std::optional<pipeline::Schedule> found_schedule = {};
+
+  /// Returns the number of tensors of optimizer state per weight tensor.
+  [[nodiscard]] std::int64_t slots() const;
 
   /// Returns the pipeline schedule; without a pipeline, that of one stage.
   [[nodiscard]] pipeline::Schedule schedule() const;
@@ -105,6 +111,7 @@ struct UpdateShape {
   std::int64_t micro_steps = 1;
   std::int64_t step = 1;  // number of the step, from 1
   ops::Path path = ops::Path::fast;
+  model::Fp8Mode fp8 = model::Fp8Mode::off;
 };
 
 /// Returns the facts without those of a mesh: node levels and averages of local steps.

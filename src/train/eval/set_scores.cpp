@@ -8,6 +8,7 @@
 
 #include "comm/agree.hpp"
 #include "core/error.hpp"
+#include "core/progress.hpp"
 #include "objective/head.hpp"
 #include "train/step/microbatches.hpp"
 
@@ -18,11 +19,14 @@ namespace {
 /// modulo the number of ranks. An error on one rank is thrown on all ranks.
 template <class Call>
 void for_own_batches(comm::Communicator& world, std::int64_t total, std::int64_t rows, Call call) {
+  Progress progress("evaluate", static_cast<double>(total), Progress::Unit::items);
   comm::all_or_none(world, [&] {
     for (std::int64_t first = world.rank() * rows; first < total; first += world.size() * rows) {
       std::vector<std::int64_t> numbers(static_cast<std::size_t>(std::min(rows, total - first)));
       std::iota(numbers.begin(), numbers.end(), first);
       call(numbers);
+      progress.add(static_cast<double>(
+          std::min(total - first, static_cast<std::int64_t>(world.size()) * rows)));
     }
   });
 }

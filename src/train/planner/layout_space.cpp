@@ -224,10 +224,12 @@ bool is_valid_layout(const PlanRequest& request, const parallel::ParallelConfig&
                      int ranks) {
   Problems problems;
   check(parallel, problems);
-  return problems.empty() &&
-         train::layout_conflicts(parallel,
-                                 {request.config.model, {request.config.train.seq_len}, ranks})
-             .empty();
+  return problems.empty() && train::layout_conflicts(parallel, {request.config.model,
+                                                                {request.config.train.seq_len},
+                                                                ranks,
+                                                                std::nullopt,
+                                                                request.config.train.fp8_mode()})
+                                 .empty();
 }
 
 Problems problems_of_fixed(const PlanRequest& request, int ranks) {
@@ -253,7 +255,12 @@ Problems problems_of_fixed(const PlanRequest& request, int ranks) {
   Problems problems;
   check(fixed, problems);
   if (problems.empty())
-    train::check_layout(fixed, {request.config.model, {request.config.train.seq_len}, ranks},
+    train::check_layout(fixed,
+                        {request.config.model,
+                         {request.config.train.seq_len},
+                         ranks,
+                         std::nullopt,
+                         request.config.train.fp8_mode()},
                         problems);
   return problems;
 }

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
 #include "core/files/file.hpp"
+#include "core/files/json.hpp"
 #include "core/files/refusal.hpp"
 #include "core/number.hpp"
 
@@ -33,16 +35,26 @@ void remove_incomplete_line(const std::filesystem::path& file) {
 }
 
 std::string json_value(const Metric& metric) {
-  if (!std::isfinite(metric.value)) return "null";
+  if (metric.form != Metric::Form::text && !std::isfinite(metric.value)) return "null";
   switch (metric.form) {
     case Metric::Form::flag:
       return metric.value != 0 ? "true" : "false";
     case Metric::Form::whole:
       return cat(static_cast<std::int64_t>(metric.value));
+    case Metric::Form::text:
+      return Json(metric.text).dump();
     case Metric::Form::real:
       break;
   }
   return number_text(metric.value);  // nlohmann's text is sometimes one digit longer
+}
+
+std::string json_line(const MetricsLine& line, std::int64_t attempt) {
+  std::string text;
+  for (const Metric& metric : line.metrics) {
+    text += formatted("{}\"{}\":{}", text.empty() ? "{" : ",", metric.name, json_value(metric));
+  }
+  return text + cat(text.empty() ? "{" : ",", "\"attempt\":", attempt, "}\n");
 }
 
 }  // namespace
@@ -53,12 +65,17 @@ JsonlSink::JsonlSink(const SinkSetup& setup)
 }
 
 void JsonlSink::write(const MetricsLine& line) {
-  std::string text;
-  for (const Metric& metric : line.metrics) {
-    text += formatted("{}\"{}\":{}", text.empty() ? "{" : ",", metric.name, json_value(metric));
-  }
-  text += cat(text.empty() ? "{" : ",", "\"attempt\":", attempt_, "}\n");
-  append_to_file(file_, text);
+  if (line.kind == MetricsLine::Kind::commit || line.kind == MetricsLine::Kind::rank) return;
+  append_to_file(file_, json_line(line, attempt_));
+}
+
+RanksSink::RanksSink(const SinkSetup& setup)
+    : file_(setup.folder.root / "ranks.jsonl"), attempt_(setup.attempt) {
+  remove_incomplete_line(file_);
+}
+
+void RanksSink::write(const MetricsLine& line) {
+  if (line.kind == MetricsLine::Kind::rank) append_to_file(file_, json_line(line, attempt_));
 }
 
 }  // namespace trireme::train

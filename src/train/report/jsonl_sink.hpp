@@ -20,4 +20,31 @@ class JsonlSink final : public MetricsSink {
   std::int64_t attempt_;
 };
 
+/// Writes ranks.jsonl, in the same format: one line per rank for each reported step that
+/// train.log_every selects.
+class RanksSink final : public MetricsSink {
+ public:
+  struct Config {
+    bool per_rank = false;
+
+    template <class Self, class Visit>
+    static void fields(Self& self, Visit&& visit) {
+      visit(
+          "per_rank", self.per_rank,
+          "write the times and the memory of each rank to ranks.jsonl, every train.log_every steps");
+    }
+
+    [[nodiscard]] bool on() const { return per_rank; }
+
+    friend void check(const Config&, Problems&) {}
+  };
+
+  explicit RanksSink(const SinkSetup& setup);
+  void write(const MetricsLine& line) override;
+
+ private:
+  std::filesystem::path file_;
+  std::int64_t attempt_;
+};
+
 }  // namespace trireme::train

@@ -10,6 +10,9 @@
 #include "core/log.hpp"
 #include "train/report/jsonl_sink.hpp"
 #include "train/report/progress_line.hpp"
+#include "train/report/prometheus_sink.hpp"
+#include "train/report/tensorboard_sink.hpp"
+#include "train/report/wandb_sink.hpp"
 
 namespace trireme::train {
 namespace {
@@ -18,6 +21,15 @@ constexpr const char* kNoSink = "none";
 
 constexpr std::array kSinks{
     sink_row<JsonlSink>("jsonl", "metrics.jsonl in the run directory", SinkFailure::ends_attempt),
+    sink_row<RanksSink>("ranks", "ranks.jsonl: times and memory of each rank",
+                        SinkFailure::is_logged),
+    sink_row<TensorboardSink>("tensorboard", "TensorBoard event files", SinkFailure::is_logged),
+    sink_row<WandbSink>("wandb", "an offline run of Weights & Biases", SinkFailure::is_logged),
+    sink_row<PrometheusSink>("prometheus", "an HTTP endpoint for Prometheus, see metrics.listen",
+                             SinkFailure::is_logged),
+    sink_row<PrometheusFileSink>("textfile",
+                                 "a file for the node exporter of Prometheus, see metrics.textfile",
+                                 SinkFailure::is_logged),
     sink_row<ProgressLine>("progress", "the progress line on the terminal or in the job log",
                            SinkFailure::ends_attempt),
 };
@@ -27,6 +39,7 @@ class OptionalSink final : public MetricsSink {
  public:
   OptionalSink(const SinkRow& row, const SinkSetup& setup) : name_(row.name) {
     attempt([&] { sink_ = row.make(setup); });
+    writes_files_ = sink_ && sink_->writes_files();
   }
 
   void write(const MetricsLine& line) override {
@@ -36,6 +49,8 @@ class OptionalSink final : public MetricsSink {
   void pause() override {
     if (sink_) attempt([&] { sink_->pause(); });
   }
+
+  [[nodiscard]] bool writes_files() const override { return writes_files_; }
 
  private:
   void attempt(const std::function<void()>& work) {
@@ -47,6 +62,7 @@ class OptionalSink final : public MetricsSink {
   }
 
   const char* name_;
+  bool writes_files_ = false;
   std::unique_ptr<MetricsSink> sink_;
 };
 
@@ -79,11 +95,31 @@ MetricsLine& MetricsLine::add(std::string_view name, bool value) {
   return *this;
 }
 
+MetricsLine& MetricsLine::add_text(std::string_view name, std::string text) {
+  metrics.push_back({std::string(name), 0, Metric::Form::text, std::move(text)});
+  return *this;
+}
+
+const Metric* MetricsLine::find(std::string_view name) const {
+  const auto found = std::find_if(metrics.begin(), metrics.end(),
+                                  [&](const Metric& metric) { return metric.name == name; });
+  return found == metrics.end() ? nullptr : &*found;
+}
+
 double MetricsLine::value(std::string_view name) const {
-  for (const Metric& metric : metrics) {
-    if (metric.name == name) return metric.value;
-  }
-  fail(ErrorKind::internal, "this line of metrics has no value {}", name);
+  const Metric* const metric = find(name);
+  if (metric == nullptr) fail(ErrorKind::internal, "this line of metrics has no value {}", name);
+  return metric->value;
+}
+
+double MetricsLine::value_or(std::string_view name, double other) const {
+  const Metric* const metric = find(name);
+  return metric == nullptr ? other : metric->value;
+}
+
+std::string MetricsLine::text(std::string_view name) const {
+  const Metric* const metric = find(name);
+  return metric == nullptr ? "" : metric->text;
 }
 
 std::span<const SinkRow> sink_rows() {
@@ -102,6 +138,11 @@ std::vector<Field> sink_fields(MetricsConfig& config, std::span<const SinkRow> r
                                      return formatted("{}: {}", row.name, row.help);
                                    }));
   return fields;
+}
+
+bool is_sink_on(const MetricsConfig& config, std::string_view name, std::span<const SinkRow> rows) {
+  return std::any_of(rows.begin(), rows.end(),
+                     [&](const SinkRow& row) { return row.name == name && is_on(row, config); });
 }
 
 void check_sinks(const MetricsConfig& config, Problems& problems, std::span<const SinkRow> rows) {

@@ -18,21 +18,35 @@ namespace trireme::train {
 
 /// A line of metrics: one step, or an event between steps. Metrics are in display order.
 struct MetricsLine {
-  enum class Kind { step, resumed, validation, end };
+  enum class Kind {
+    step,
+    resumed,
+    validation,
+    end,
+    commit,  // a checkpoint is published: "committed_step"
+    rank     // one rank's own numbers of a step, with metrics.per_rank
+  };
 
   Kind kind = Kind::step;
-  std::vector<Metric> metrics;
+  std::vector<Metric> metrics{};
 
   MetricsLine& add(std::string_view name, double value);
   MetricsLine& add(std::string_view name, std::int64_t value);
   MetricsLine& add(std::string_view name, bool value);
+  MetricsLine& add_text(std::string_view name, std::string text);
 
   /// Returns the value of a metric. Throws Error(internal) if there is none of this name.
   [[nodiscard]] double value(std::string_view name) const;
+  [[nodiscard]] double value_or(std::string_view name, double other) const;
+  /// Returns the text of a metric; "" if there is none of this name.
+  [[nodiscard]] std::string text(std::string_view name) const;
+
+ private:
+  [[nodiscard]] const Metric* find(std::string_view name) const;
 };
 
 /// Receives the metrics of a run, on rank 0 only. A sink may hold a connection during its
-/// lifetime.
+/// lifetime. A sink ignores kinds of lines that it does not know.
 ///
 /// To add one, write
 ///   a class with a constructor of (const SinkSetup&)
@@ -50,6 +64,10 @@ class MetricsSink {
 
   /// Completes partial output before this process writes other output.
   virtual void pause() {}
+
+  /// Returns true if write() may wait for a file system. The writer thread then calls it, otherwise
+  /// the training thread. One thread at a time calls the sink.
+  [[nodiscard]] virtual bool writes_files() const { return true; }
 };
 
 /// Facts of a run that its sinks are made from.
@@ -59,6 +77,7 @@ struct SinkSetup {
   std::string task{};                           // for example "pretrain"
   std::map<std::string, std::string> config{};  // resolved keys: "optim.lr" -> "0.0003"
   std::int64_t num_ranks = 1;
+  std::string job{};            // job id of the scheduler, "" outside a job
   std::int64_t attempt = 0;     // number of this attempt, from 0
   std::int64_t first_step = 0;  // the attempt begins after this step
   std::int64_t total_steps = 0;
@@ -109,6 +128,10 @@ std::span<const SinkRow> sink_rows();
 
 /// Adds the keys of all sinks to `config`, and returns the fields of section [metrics].
 std::vector<Field> sink_fields(MetricsConfig& config, std::span<const SinkRow> rows = sink_rows());
+
+/// Returns true if the configuration turns on the sink of this name.
+bool is_sink_on(const MetricsConfig& config, std::string_view name,
+                std::span<const SinkRow> rows = sink_rows());
 
 void check_sinks(const MetricsConfig& config, Problems& problems,
                  std::span<const SinkRow> rows = sink_rows());

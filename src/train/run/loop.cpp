@@ -4,6 +4,7 @@
 #include "checkpoint/format/model_values.hpp"
 #include "comm/agree.hpp"
 #include "comm/launchers.hpp"
+#include "core/background_log.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/process/stop_signals.hpp"
@@ -39,6 +40,7 @@ RunValues values_now(const TrainingRun& run) {
   put_progress(values, run.progress, run.model.scaler);
   run.model.samples->put_state(run.progress.next_sample, values);
   if (const auto& found = run.model.step.schedules().found()) values.schedule = text_of(*found);
+  values.fp8_history = run.model.transformer.fp8().history();
   run.services.put_history(values);
   if (run.valid_loss.step == run.progress.step) values.valid_loss = run.valid_loss.loss;
   values.config = config_texts(run.request.keys);
@@ -58,6 +60,7 @@ void save(TrainingRun& run) {
   // Metrics lines must be on disk before the checkpoint of their steps, because a resumed run does
   // not write these lines again.
   show_last_metrics(run);
+  run.services.files.drain();
   CheckpointSaver& saver = run.services.saver;
   saver.wait_copied();
   run.model.step.average_replicas();
@@ -77,10 +80,10 @@ void commit(TrainingRun& run) {
 }
 
 /// Appends the last step to the step hash log, before a checkpoint of this step.
-void complete_chain(TrainingRun& run, StepVote& vote) {
+void complete_chain(TrainingRun& run) {
   if (run.services.chain.step() == run.progress.step) return;
-  vote.post({.trace = run.trace});
-  run.services.chain.append(run.progress.step, vote.take().trace);
+  post_vote(run, {.trace = run.trace});
+  run.services.chain.append(run.progress.step, take_vote(run).trace);
 }
 
 /// Returns true if a validation is due at the current step, including one that a stop cancelled.
@@ -99,7 +102,7 @@ void check_any_update_applied(const TrainingRun& run) {
 }
 
 /// Runs the steps of the run. Returns true if a stop ended them.
-bool take_steps(TrainingRun& run, StepVote& vote) {
+bool take_steps(TrainingRun& run) {
   const RunConfig& config = run.config();
   TrainerServices& services = run.services;
   if (run.beginning.has_training_state && is_validation_due(run) && !validate(run)) return true;
@@ -107,9 +110,9 @@ bool take_steps(TrainingRun& run, StepVote& vote) {
     if (run.record.lock() != nullptr) run.record.lock()->check();
     const StopRequests::Request request = services.requests.poll();
     const std::int64_t step_before = run.progress.step;
-    vote.post({request.stop, request.save, services.saver.writer_done(), run.trace});
+    post_vote(run, {request.stop, request.save, services.saver.writer_done(), run.trace});
     const bool cancelled = !do_step(run);
-    const StepVote::Result result = vote.take();
+    const StepVote::Result result = take_vote(run);
     if (services.chain.step() < step_before) services.chain.append(step_before, result.trace);
     check_any_update_applied(run);
     if (result.writers_done) {
@@ -122,7 +125,7 @@ bool take_steps(TrainingRun& run, StepVote& vote) {
     if (is_validation_due(run) && !validate(run)) return true;
     const bool is_last = run.progress.step == config.train.steps;
     if (is_last || is_due(run.progress.step, config.checkpoint.every) || result.save) {
-      complete_chain(run, vote);
+      complete_chain(run);
       save(run);
     }
     if (result.save) {
@@ -179,10 +182,9 @@ void log_summary(const TrainingRun& run, bool done) {
 
 int train(TrainingRun& run) {
   TrainerServices& services = run.services;
-  StepVote vote(run.world());
   const bool has_work = run.progress.step < run.config().train.steps || is_validation_due(run);
-  vote.post({.stop = has_work && services.requests.stop_requested()});
-  if (vote.take().stop) {
+  post_vote(run, {.stop = has_work && services.requests.stop_requested()});
+  if (take_vote(run).stop) {
     services.requests.fulfilled(/*stopped=*/true);
     run.record.requested("stop", services.requests.requested_by());
     throw StoppedEarly();
@@ -190,10 +192,10 @@ int train(TrainingRun& run) {
   stop_saves_first();
   run.run_time.restart();
   if (run.activity() != nullptr) run.waited_reported_s = run.activity()->waited_s();
-  const bool stopped = take_steps(run, vote);
+  const bool stopped = take_steps(run);
   const std::string asked_by = services.requests.requested_by();
   if (stopped) run.record.requested("stop", asked_by);
-  complete_chain(run, vote);
+  complete_chain(run);
   const bool has_no_new_step = stopped && run.progress.step == run.beginning.progress.step;
   if (run.saved_step != run.progress.step && !has_no_new_step) save(run);
   commit(run);
@@ -204,6 +206,7 @@ int train(TrainingRun& run) {
   if (!done && services.requests.requested_by() != asked_by)  // STOP came during the save
     run.record.requested("stop", services.requests.requested_by());
   log_summary(run, done);
+  services.files.drain();
   run.record.ended(done);
   return done ? kExitDone : kExitStopped;
 }
@@ -212,6 +215,7 @@ int train(TrainingRun& run) {
 
 int train_loop(TrainingRun& run) {
   attach_hooks(run);
+  const log::Background background;
   try {
     return train(run);
   } catch (const Error& error) {

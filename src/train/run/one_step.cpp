@@ -31,6 +31,14 @@ void handle_metrics(TrainingRun& run, const MetricsLine& line) {
       {line.value("step_time_s"), line.value("data_wait_s"), line.value("comm_exposed_s"),
        line.value("peer_wait_s"), line.value("save_s"), line.value("validation_s")},
       run.config().train.metrics_every);
+  const auto slow_rank = run.slow_ranks.add(
+      {static_cast<std::int64_t>(line.value("step")), run.config().train.metrics_every,
+       static_cast<std::int64_t>(line.value("slowest_rank")), line.text("slowest_host"),
+       line.text("slowest_phase"), line.value("slowest_excess_s"), step_s});
+  if (slow_rank && run.world().rank() == 0) {
+    run.services.metrics.pause();
+    log::warn(*slow_rank);
+  }
   if (!run.shares.is_data_newly_slow() || run.world().rank() != 0) return;
   const TrainConfig& train = run.config().train;
   run.services.metrics.pause();
@@ -57,6 +65,7 @@ UpdateSamples next_samples(TrainingRun& run) {
   run.enter("data");
   UpdateSamples samples = run.model.samples->next();
   run.measures.all.record(run.measures.data_wait_s, samples.waited_s);
+  run.phases_s += samples.waited_s;
   check_targets(run, samples);
   return samples;
 }
@@ -115,11 +124,11 @@ bool is_recorded(const TrainingRun& run) {
 void record_layout(TrainingRun& run, const UpdateCount& count,
                    const std::vector<data::Batch>& batches) {
   const RunConfig& config = run.config();
-  UpdateFacts facts =
-      update_facts(config.model, config.optim, run.model.registry.dtypes(), run.model.mesh,
-                   {batches.front().B, batches.front().T, static_cast<std::int64_t>(batches.size()),
-                    run.progress.step + 1, ops::path_of(config.train.fused_ops)},
-                   config.lora);
+  UpdateFacts facts = update_facts(
+      config.model, config.optim, run.model.registry.dtypes(), run.model.mesh,
+      {batches.front().B, batches.front().T, static_cast<std::int64_t>(batches.size()),
+       run.progress.step + 1, ops::path_of(config.train.fused_ops), config.train.fp8_mode()},
+      config.lora);
   facts.tokens_vary =
       run.model.objective->term() == objective::LossTerm::pair || run.model.frozen != nullptr;
   run.schedule_recorded = run.model.step.schedules().ran_found();
@@ -149,8 +158,13 @@ void report(TrainingRun& run, const UpdateResult& result, double lr, std::int64_
   measures.all.record(measures.mem_peak_bytes,
                       static_cast<double>(device::peak_memory_bytes(run.model.registry.device())));
   const double waited_now_s = waited_s(run);
-  measures.all.record(measures.peer_wait_s, waited_now_s - run.waited_reported_s);
+  const double peer_wait_s = waited_now_s - run.waited_reported_s;
+  measures.all.record(measures.peer_wait_s, peer_wait_s);
+  measures.all.record(measures.other_s,
+                      std::max(0.0, ended_s - run.ended_reported_s - run.phases_s - peer_wait_s));
   run.waited_reported_s = waited_now_s;
+  run.ended_reported_s = ended_s;
+  run.phases_s = 0;
   const StepFacts facts{run.progress.step,        run.progress.tokens, step_tokens,
                         run.steps_since_report,   result.grad_norm,    lr,
                         run.model.scaler.scale(), result.skipped};
@@ -161,7 +175,19 @@ void report(TrainingRun& run, const UpdateResult& result, double lr, std::int64_
 
 }  // namespace
 
+void post_vote(TrainingRun& run, const StepVote::Vote& vote) {
+  const Metrics::Numbers numbers = run.services.metrics.begin_reduction();
+  run.services.vote.post(vote, {numbers.sums, numbers.maxima});
+}
+
+StepVote::Result take_vote(TrainingRun& run) {
+  const StepVote::Result result = run.services.vote.take();
+  if (const auto line = run.services.metrics.reduced()) handle_metrics(run, *line);
+  return result;
+}
+
 void show_last_metrics(TrainingRun& run) {
+  if (run.services.vote.is_posted()) (void)take_vote(run);  // an error has ended the step
   if (const auto line = run.services.metrics.flush()) handle_metrics(run, *line);
   run.services.metrics.pause();
 }
@@ -182,6 +208,7 @@ bool do_step(TrainingRun& run) {
   if (!is_recorded(run)) count.emplace(run.model.step);
   if (step < config.train.steps) run.model.samples->prepare_next();
   const double waited_before_s = waited_s(run);
+  const Timer update_time;
   const UpdateResult result =
       run.model.step.run(batches, update_terms(batches.front(), run.model.objective->term()), step,
                          progress.update + 1, lr);
@@ -189,6 +216,9 @@ bool do_step(TrainingRun& run) {
   const double exposed_s = waited_s(run) - waited_before_s;
   run.measures.all.record(run.measures.comm_s, exposed_s + result.overlap.hidden_s());
   run.measures.all.record(run.measures.comm_exposed_s, exposed_s);
+  const double compute_s = std::max(0.0, update_time.seconds() - exposed_s);
+  run.measures.all.record(run.measures.compute_s, compute_s);
+  run.phases_s += compute_s;
   if (count && !result.skipped) {
     count->end(result);
     record_layout(run, *count, batches);

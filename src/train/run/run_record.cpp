@@ -8,6 +8,7 @@
 #include "core/files/file.hpp"
 #include "core/log.hpp"
 #include "core/process/process_age.hpp"
+#include "core/timer.hpp"
 #include "job/attempt.hpp"
 #include "train/control/stop_requests.hpp"
 
@@ -73,14 +74,15 @@ void RunRecord::start(std::int64_t own_step, std::map<std::string, std::string> 
          job::unrecorded_reports(job::read_failure_reports(run_.folder), before))
       event_log_->failure_report(failure_report, before.number);
   }
-  event_log_->start({run_.ranks.place, nodes_, run_.ranks.world.size(), std::move(hashes), own_step,
-                     job::job_end_from_environment()});
+  event_log_->start({run_.ranks.place, without_duplicates(hosts_), run_.ranks.world.size(), std::move(hashes), own_step,
+                     job::job_end_from_environment(), job::job_start_from_environment(),
+                     process_age_s()});
   started_ = true;
 }
 
 void RunRecord::begin(std::int64_t step, std::int64_t own_step,
                       std::map<std::string, std::string> hashes) {
-  nodes_ = without_duplicates(comm::gather_texts(run_.ranks.world, run_.ranks.launch.hostname));
+  hosts_ = comm::gather_texts(run_.ranks.world, run_.ranks.launch.hostname);
   begun_ = true;
   step_ = step;
   if (run_.ranks.world.rank() != 0) return;
@@ -150,8 +152,8 @@ void RunRecord::failed(const std::string& kind, int code, const std::string& mes
     if (rank == 0) release_directory();
     return;
   }
-  const job::FailureReport failure_report{rank,   run_.ranks.launch.hostname, kind, code, step_,
-                                          message};
+  const job::FailureReport failure_report{
+      rank, run_.ranks.launch.hostname, kind, code, step_, message, {}, {}, unix_time_s()};
   job::write_failure_report(run_.folder, failure_report);
   if (!may_write()) return;
   // If the disk is too full for this record, only warn, because the caller must report the first

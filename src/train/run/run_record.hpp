@@ -31,6 +31,9 @@ class RunRecord {
   /// that it resumes from, or -1. Collective.
   void begin(std::int64_t step, std::int64_t own_step, std::map<std::string, std::string> hashes);
 
+  /// Returns the host of each rank on rank 0 after begin(), and an empty list on other ranks.
+  [[nodiscard]] const std::vector<std::string>& hosts() const { return hosts_; }
+
   /// Sets the last completed step for the record of the end. The first call also records that the
   /// attempt has completed a step.
   void reached(std::int64_t step);
@@ -63,12 +66,12 @@ class RunRecord {
   std::optional<checkpoint::RunLock> lock_;  // on rank 0
   bool claimed_ = false;                     // on all ranks
   bool begun_ = false;                       // on all ranks
-  bool started_ = false;   // on rank 0: the event log has the start of this attempt
-  bool stepped_ = false;   // true after the first step of this attempt
-  bool had_root_ = false;  // on rank 0: the directory existed before the claim
-  bool had_run_ = false;   // on rank 0: the directory held a run before the claim
-  std::int64_t step_;      // number of completed steps
-  std::vector<std::string> nodes_;
+  bool started_ = false;            // on rank 0: the event log has the start of this attempt
+  bool stepped_ = false;            // true after the first step of this attempt
+  bool had_root_ = false;           // on rank 0: the directory existed before the claim
+  bool had_run_ = false;            // on rank 0: the directory held a run before the claim
+  std::int64_t step_;               // number of completed steps
+  std::vector<std::string> hosts_;  // hosts of all ranks, on rank 0
 };
 
 }  // namespace trireme::train

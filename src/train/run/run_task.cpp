@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/format/manifest.hpp"
@@ -22,6 +23,7 @@
 #include "device/device.hpp"
 #include "device/torch_errors.hpp"
 #include "job/doctor/findings.hpp"
+#include "train/audit/distribution_record.hpp"
 #include "train/health/memory_advice.hpp"
 #include "train/health/memory_need.hpp"
 #include "train/report/device_use.hpp"
@@ -75,10 +77,10 @@ bool preflight_ranks(const RunRequest& run) {
   comm::Communicator& world = run.ranks.world;
   const std::int64_t bf16 = comm::all_or_none(world, [&] {
     return device::with_torch_errors([&] {
-      return device::has_bf16(
-                 device::choose_device(run.config.train.device, run.ranks.launch.local_rank))
-                 ? 1
-                 : 0;
+      const at::Device device =
+          device::choose_device(run.config.train.device, run.ranks.launch.local_rank);
+      check_fp8_device(run.config.train, device);
+      return device::has_bf16(device) ? 1 : 0;
     });
   });
   check_ranks(run);
@@ -99,6 +101,17 @@ void preflight_run(const RunRequest& run, const RunData& data) {
   });
 }
 
+/// Writes and logs the proof that the ranks share the work and have the same parameters.
+void record_distribution(const TrainingRun& run, const Json& distribution) {
+  write_file_atomic(run.request.folder.distribution(), distribution.dump(2) + "\n");
+  const std::string text = cat("distribution: ", distribution_text(distribution));
+  if (distribution.at("parameters").at("identical").get<bool>()) {
+    log::info(text);
+  } else {
+    log::error(text);
+  }
+}
+
 void announce(const TrainingRun& run, const std::string& batch_note) {
   const RunConfig& config = run.config();
   const TrainConfig& train = config.train;
@@ -107,6 +120,7 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
                    {{"binary", run.beginning.fingerprint.at("binary")},
                     {"config", xxh3_128_hex(request.keys.to_toml())},
                     {"data", run.data.stream().content_hash()}});
+  run.services.metrics.set_hosts(run.record.hosts());
   const comm::LaunchInfo& launch = request.ranks.launch;
   const at::Device device = run.model.registry.device();
   const std::string devices = describe_devices(gather_device_use(
@@ -118,6 +132,10 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
       run.world().backend(), counted(run.request.ranks.launch.num_nodes, "node"),
       run.model.registry.device(), train.precision, counted(at::get_num_threads(), "CPU thread")));
   log::info(cat("devices: ", devices));
+  const Json distribution =
+      distribution_record(run.world(), run.model.registry, run.model.mesh, launch,
+                          at::get_num_threads(), config.parallel.zero == 3);
+  if (run.world().rank() == 0) record_distribution(run, distribution);
   log::info(formatted("model{}: {} parameters",
                       config.model.preset.empty() ? "" : " " + config.model.preset,
                       format_count(static_cast<double>(config.model.num_parameters()))));

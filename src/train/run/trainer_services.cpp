@@ -1,8 +1,11 @@
 #include "train/run/trainer_services.hpp"
 
+#include <algorithm>
+
 #include "comm/agree.hpp"
 #include "core/files/file.hpp"
 #include "core/log.hpp"
+#include "core/timer.hpp"
 #include "job/attempt.hpp"
 #include "job/event_log.hpp"
 #include "scheduler/scheduler.hpp"
@@ -28,17 +31,26 @@ TrainerServices::TrainerServices(const RunRequest& run, const RunData& data, con
     : saver(run.folder.checkpoints(), run_identity(run.keys, data.stream().content_hash()),
             run.config.checkpoint, record.lock(), run.ranks.world),
       metrics(run.ranks.world, measures.all,
-              {run.config.model.flops_per_token(run.config.train.seq_len), peak.flops}),
-      chain(run.folder.chain(), run.ranks.world.rank() == 0),
+              {run.config.model.flops_per_token(run.config.train.seq_len), peak.flops}, &files),
+      vote(run.ranks.world),
+      chain(run.folder.chain(), run.ranks.world.rank() == 0, &files),
       skipped(run.folder, run.ranks.world.rank(), run.config.train.max_skipped_steps),
       time_limit(job::job_end_from_environment(), static_cast<double>(model.state_bytes())),
       requests(run.folder, run.ranks.world.rank() == 0, time_limit,
                scheduler::job_end_from_scheduler),
       cancel_vote(run.ranks.world, [this] { return requests.stop_requested(); }) {
   saver.reserve(model.state_bytes());
-  saver.on_commit([&record](std::int64_t step) {
+  saver.on_commit([this, &record](std::int64_t step) {
     if (const auto error = comm::capture([&] { record.committed(step); })) log::warn(error->what());
+    MetricsLine line{MetricsLine::Kind::commit};
+    metrics.write(line.add("committed_step", step).add("time", unix_time_s()));
   });
+  if (is_sink_on(run.config.metrics, "ranks")) {
+    metrics.report_ranks(
+        std::max<std::int64_t>(run.config.train.log_every, 1),
+        {measures.data_wait_s, measures.compute_s, measures.other_s, measures.peer_wait_s,
+         measures.comm_exposed_s, measures.save_s, measures.validation_s, measures.mem_peak_bytes});
+  }
   restore(run, beginning);
 }
 
@@ -51,13 +63,14 @@ void TrainerServices::open_sinks(const RunRequest& run, const StartState& beginn
                                                    .task = std::string(run.name),
                                                    .config = config_texts(run.keys),
                                                    .num_ranks = run.ranks.world.size(),
+                                                   .job = run.ranks.place.job,
                                                    .attempt = leg - 1,
                                                    .first_step = beginning.progress.step,
                                                    .total_steps = run.config.train.steps,
                                                    .log_every = run.config.train.log_every}))
     metrics.add(std::move(sink));
   if (!beginning.has_training_state) return;
-  MetricsLine line{MetricsLine::Kind::resumed, {}};
+  MetricsLine line{MetricsLine::Kind::resumed};
   metrics.write(line.add("resumed_from", beginning.progress.step));
 }
 

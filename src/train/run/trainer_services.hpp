@@ -16,21 +16,31 @@ namespace trireme::train {
 struct RunMeasures {
   // Other components also declare their measures here.
   Measures all;
-  Measures::Id data_wait_s = all.declare({"data_wait_s"});  // time without data from the loader
-  Measures::Id comm_s = all.declare({"comm_s"});            // communication time in the update
+  // Seconds of the phases of a step. They and the waiting time add up to the step time of a rank.
+  Measures::Id data_wait_s =  // time without data from the loader
+      all.declare(
+          {.name = "data_wait_s", .most_rank = "data_wait_max_rank", .most = "data_wait_max_s"});
+  Measures::Id compute_s =  // time of updates without waiting for other ranks
+      all.declare({.name = "compute_s", .most_rank = "compute_max_rank", .most = "compute_max_s"});
+  Measures::Id other_s =  // time between updates: saves, validations, records
+      all.declare({.name = "other_s", .most_rank = "other_max_rank", .most = "other_max_s"});
+  Measures::Id comm_s = all.declare({"comm_s"});  // communication time in the update
   Measures::Id comm_exposed_s = all.declare({"comm_exposed_s"});
   Measures::Id save_s = all.declare({"save_s"});              // time of saves, including copies
   Measures::Id validation_s = all.declare({"validation_s"});  // since the previous step
   /// The time that this rank waited for other ranks in collectives. The rank with the least waiting
   /// time is the slowest rank.
-  Measures::Id peer_wait_s = all.declare({"peer_wait_s", Combine::mean, false, "slowest_rank"});
+  Measures::Id peer_wait_s = all.declare(
+      {.name = "peer_wait_s", .least_rank = "slowest_rank", .least = "peer_wait_min_s"});
   Measures::Id mem_peak_bytes = all.declare({"mem_peak_bytes", Combine::max, /*whole=*/true});
 };
 
 /// Services around the steps of a run: saves, metrics, step hash log, skipped steps, stop requests.
 struct TrainerServices {
+  WriterThread files;  // appends to the files of the run: metrics, step hash log
   CheckpointSaver saver;
   Metrics metrics;
+  StepVote vote;
   StepHashLog chain;
   SkippedSteps skipped;
   TimeLimit time_limit;

@@ -4,6 +4,7 @@
 #include "comm/liveness/activity.hpp"
 #include "core/timer.hpp"
 #include "data/loader.hpp"
+#include "train/health/slow_rank.hpp"
 #include "train/health/step_shares.hpp"
 #include "train/run/run_record.hpp"
 #include "train/run/trainer_services.hpp"
@@ -47,7 +48,10 @@ struct TrainingRun {
   Timer run_time{};                                  // started before the first step
   Timer since_save{};                                // started with the newest save
   std::int64_t steps_since_report = 0;
-  double waited_reported_s = 0;    // waiting time of this rank that is already in the metrics
+  double waited_reported_s = 0;  // waiting time of this rank that is already in the metrics
+  double ended_reported_s = 0;   // end of the last reported step of this rank, in run_time
+  double phases_s = 0;           // compute and data wait of this rank since that step
+  SlowRankWatch slow_ranks{};
   StepShares shares{};             // time shares since this start
   bool layout_recorded = false;    // true if layout.json holds an update of this process
   bool schedule_recorded = false;  // true if it holds an update with the schedule that was found
@@ -83,6 +87,12 @@ int train_loop(TrainingRun& run);
 /// Computes and reports the validation loss. Returns false if a stop request cancelled the
 /// validation.
 [[nodiscard]] bool validate(TrainingRun& run);
+
+/// Waits for the reduction of a step, and writes the line of the report that it carries.
+StepVote::Result take_vote(TrainingRun& run);
+
+/// Posts the reduction of a step, with the report of the last step.
+void post_vote(TrainingRun& run, const StepVote::Vote& vote);
 
 /// Writes the line of the last reported step and ends the progress line.
 void show_last_metrics(TrainingRun& run);

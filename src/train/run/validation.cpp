@@ -101,6 +101,7 @@ bool validate(TrainingRun& run) {
       .add("valid_loss", validation->loss)
       .add(objective.term() == objective::LossTerm::pair ? "valid_pairs" : "valid_targets",
            static_cast<std::int64_t>(validation->num_terms));
+  line.add("time", unix_time_s()).add("validation_s", timer.seconds());
   for (std::size_t i = 0; i < validation->means.size(); ++i)
     line.add(cat("valid_", objective.evaluated()[i]), validation->means[i]);
   services.metrics.write(line);

@@ -174,6 +174,7 @@ void load(const RunRequest& run, const RunData& data, const checkpoint::Checkpoi
     beginning.valid_loss = valid_loss_of(run, values, done);
     beginning.saved = values;
     if (values.schedule) model.step.schedules().take(*values.schedule);
+    if (values.fp8_history) model.transformer.fp8().restore(*values.fp8_history);
   });
   if (!new_adapters) {
     load_converted(checkpoint, state, run.ranks.world);

@@ -175,8 +175,8 @@ std::optional<checkpoint::WholeModel> open_start(const RunRequest& run) {
     if (checkpoint::holds_adapters(found) && run.task.compares_with_start(run.config)) {
       fail(
           ErrorKind::usage,
-          "{} holds adapters, which this run trains further: set dpo.reference to the model to compare with, for example {}",
-          found.path().string(), start_place(run));
+          "{} holds adapters, which this run trains further: set {}.reference to the model to compare with, for example {}",
+          found.path().string(), run.name, start_place(run));
     }
     return {std::move(found), false};
   });

@@ -9,6 +9,8 @@
 #include "core/log.hpp"
 #include "core/number.hpp"
 #include "data/loader.hpp"
+#include "device/device.hpp"
+#include "ops/fp8.hpp"
 #include "optim/schedule.hpp"
 #include "text/chat/markers.hpp"
 #include "text/tokenizer.hpp"
@@ -101,6 +103,25 @@ void resolve_model(RunConfig& config, const config::ConfigSet& keys, const RunSt
 
 }  // namespace
 
+void check_fp8_device(const TrainConfig& train, at::Device device) {
+  if (train.fp8_mode() == model::Fp8Mode::off) return;
+  const std::string mistake =
+      ops::fp8_device_mistake(train.fp8, device::device_name(device), ops::cuda_capability(device));
+  if (!mistake.empty()) fail(ErrorKind::usage, "{}", mistake);
+  if (device.is_cuda() && train.precision != "auto" && train.precision != "bf16")
+    fail(ErrorKind::usage, "train.precision = {}, must be bf16 with train.fp8 = {} on a GPU",
+         train.precision, train.fp8);
+}
+
+void check_fp8_linears(const RunConfig& config, Problems& problems) {
+  const auto linears = model::fp8_linears(config.model);
+  if (config.train.fp8_mode() == model::Fp8Mode::off || std::ranges::count(linears, true) > 0)
+    return;
+  problems.add(
+      "train.fp8", config.train.fp8,
+      "has no effect: no matrix of a block has at least 128 rows and columns, both divisible by 16. Set train.fp8 = off");
+}
+
 OpenChoice choose_open_values(const RunRequest& run, bool has_bf16) {
   comm::Communicator& world = run.ranks.world;
   OpenChoice choice{run.config, ""};
@@ -156,7 +177,10 @@ void resolve_shape(RunConfig& config, const config::ConfigSet& keys, const RunSt
          longest, config.model.max_seq_len);
   }
   check_layout(config.parallel,
-               {config.model, data.stream().seq_lens(), ranks, kept_local_steps(start)}, problems);
+               {config.model, data.stream().seq_lens(), ranks, kept_local_steps(start),
+                config.train.fp8_mode()},
+               problems);
+  check_fp8_linears(config, problems);
   model::check_targets(config.lora, config.model, problems);
   problems.throw_if_any();
   check_micro_batches(config.parallel, data::accumulation_steps_of(

@@ -1,4 +1,6 @@
 #pragma once
+#include <ATen/core/Tensor.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +22,12 @@ struct OpenChoice {
 /// Chooses the values that the configuration leaves open (open_values.hpp). `has_bf16`: true if the
 /// devices of all ranks support bf16. Collective.
 [[nodiscard]] OpenChoice choose_open_values(const RunRequest& run, bool has_bf16);
+
+/// Throws Error(usage) if this device cannot train with train.fp8, or not in train.precision.
+void check_fp8_device(const TrainConfig& train, at::Device device);
+
+/// Reports train.fp8 if no matrix of the resolved model is large enough for fp8.
+void check_fp8_linears(const RunConfig& config, Problems& problems);
 
 /// Throws Error(usage) or Error(data).
 [[nodiscard]] std::unique_ptr<RunData> open_data(const RunRequest& run);

@@ -17,13 +17,23 @@ namespace {
 
 constexpr std::optional<double> kLoraLr = 1e-4;  // MiniMind V3's trainer/train_lora.py
 
+/// Returns the names of the tasks that train adapters: "sft, dpo and distill".
+std::string adapter_tasks() {
+  std::vector<std::string_view> names;
+  for (const TaskRow& row : task_rows())
+    if (row.make()->trains_adapters()) names.push_back(row.name);
+  const std::string_view last = names.back();
+  names.pop_back();
+  return cat(joined(names, ", "), " and ", last);
+}
+
 void remove_lora_keys(std::string_view task, config::ConfigSet& keys) {
   for (const std::string& name : keys.names("lora")) {
     const std::string key = cat("lora.", name);
     if (keys.is_set(key)) {
       keys.problems().add(
           key, keys.value(key),
-          formatted("is not a key of {}: sft, dpo and distill train adapters", task));
+          formatted("is not a key of {}: {} train adapters", task, adapter_tasks()));
     }
     keys.leave_out(key);
   }

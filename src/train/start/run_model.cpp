@@ -27,7 +27,8 @@ model::TransformerOptions model_options(const RunConfig& config, const parallel:
            config.parallel.tp_chunks},
           parallel::context_group(mesh),
           config.lora,
-          parallel::ExpertGroup(mesh)};
+          parallel::ExpertGroup(mesh),
+          config.train.fp8_mode()};
 }
 
 /// Returns the parallel configuration without options that have no effect on this device.
@@ -78,6 +79,7 @@ std::unique_ptr<FrozenModel> make_frozen(const RunConfig& config,
   shape.max_seq_len = std::max(shape.max_seq_len, config.model.max_seq_len);
   model::TransformerOptions options = model_options(config, mesh);
   options.lora = {};
+  options.fp8 = model::Fp8Mode::off;
   return std::make_unique<FrozenModel>(shape, frozen_stages(config, shape, mesh), options, mesh,
                                        device::precision_dtypes(config.train.precision).compute,
                                        device);

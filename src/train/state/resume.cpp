@@ -26,7 +26,8 @@ struct LaterKey {
 };
 
 /// Keys that were added after version 0.1, with the value that older checkpoints were trained with.
-constexpr auto kLaterKeys = std::to_array<LaterKey>({{"model.activation", "silu"},
+constexpr auto kLaterKeys = std::to_array<LaterKey>({{"train.fp8", "off"},
+                                                     {"model.activation", "silu"},
                                                      {"dpo.score", "all"},
                                                      {"model.rope_scaling", ""},
                                                      {"parallel.local_steps", "1"},

@@ -38,6 +38,7 @@ struct RunValues {
   std::optional<std::string> schedule;     // parallel.schedule auto: the pipeline schedule found
   std::optional<std::string> chain;        // StepHashLog::value; absent in version 0.1
   std::optional<std::int64_t> skipped_in_a_row;
+  std::optional<std::string> fp8_history;       // Fp8Scaling::history
   std::optional<std::string> loss_spikes;       // SpikeDetector::text
   std::optional<std::string> grad_norm_spikes;  // SpikeDetector::text
   std::optional<double> valid_loss;             // set if the run was validated at this step
@@ -65,6 +66,7 @@ struct RunValues {
     visit("schedule", self.schedule);
     visit("chain", self.chain);
     visit("skipped_in_a_row", self.skipped_in_a_row);
+    visit("fp8.amax_history", self.fp8_history);
     visit("spikes.loss", self.loss_spikes);
     visit("spikes.grad_norm", self.grad_norm_spikes);
     visit(checkpoint::kValidLossValue, self.valid_loss);

@@ -21,6 +21,24 @@ at::Tensor to_tensor(const std::vector<Value>& values, at::IntArrayRef shape, at
   return tensor.to(device, /*non_blocking=*/true);
 }
 
+/// Finds the tokens with a target.
+std::shared_ptr<const parallel::TargetTokens> find_targets(const data::Batch& batch,
+                                                           at::Device device) {
+  auto found = std::make_shared<parallel::TargetTokens>();
+  found->tokens.reserve(static_cast<std::size_t>(batch.num_targets));
+  for (std::size_t token = 0; token < batch.targets.size(); ++token) {
+    const std::int64_t target = batch.targets[token];
+    if (target == data::kIgnoreTarget) continue;
+    const bool first = found->tokens.empty();
+    found->least = first ? target : std::min(found->least, target);
+    found->most = first ? target : std::max(found->most, target);
+    found->tokens.push_back(static_cast<std::int64_t>(token));
+    if (!batch.sequence_of.empty()) found->sequences.push_back(batch.sequence_of[token]);
+  }
+  found->index = to_tensor<std::int64_t>(found->tokens, {std::ssize(found->tokens)}, device);
+  return found;
+}
+
 /// Splits the flat segment bounds 0..B*T into one list per row. Every row starts a segment, so each
 /// list starts at 0 and ends at T.
 std::vector<std::vector<std::int64_t>> row_bounds(const data::Batch& batch) {
@@ -90,6 +108,7 @@ parallel::Microbatch to_microbatch(const data::Batch& batch, at::Device device, 
   const std::array<std::int64_t, 2> shape{batch.B, batch.T};
   result.tokens = to_tensor<std::int64_t>(batch.tokens, shape, device);
   result.targets = to_tensor<std::int64_t>(batch.targets, shape, device);
+  result.target_tokens = find_targets(batch, device);
   if (!batch.target_weights.empty())
     result.target_weights = to_tensor<float>(batch.target_weights, shape, device);
   result.positions = to_tensor<std::int64_t>(batch.positions, shape, device);

@@ -151,6 +151,7 @@ UpdateResult Step::run(std::span<const data::Batch> batches, std::int64_t update
   result.overflow = result.skipped && parts_.scaler.dynamic() && parts_.scaler.scale() > 1.0;
   if (!result.skipped) apply(summary, update, lr);
   parts_.scaler.update(result.skipped);
+  parts_.model.fp8().end_update(parts_.mesh.world(), !result.skipped);
   schedules_.after_update(micro_batches);
   if (replicas_.due(step)) average_replicas();
   return result;

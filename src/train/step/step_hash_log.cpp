@@ -39,8 +39,8 @@ std::uint64_t step_trace(int rank, std::span<const data::Batch> batches, double 
   return xxh3_64(std::as_bytes(std::span(facts)));
 }
 
-StepHashLog::StepHashLog(std::filesystem::path file, bool writes)
-    : file_(std::move(file)), writes_(writes), value_(Hasher().hex()) {}
+StepHashLog::StepHashLog(std::filesystem::path file, bool writes, WriterThread* files)
+    : file_(std::move(file)), writes_(writes), files_(files), value_(Hasher().hex()) {}
 
 void StepHashLog::start(std::int64_t step, const std::string& value) {
   step_ = step;
@@ -71,8 +71,8 @@ void StepHashLog::start(std::int64_t step, const std::string& value) {
   // A lost node may not have written its last lines; the checkpoint has the hash of its step.
   if (step > 0 && last != step) kept += line_of(step, value_);
   write_file_atomic(file_, kept);
-  fd_ = Fd(::open(file_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
-  if (!fd_) fail_to_write("append to", file_, errno);
+  fd_ = std::make_shared<Fd>(::open(file_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  if (!*fd_) fail_to_write("append to", file_, errno);
 }
 
 void StepHashLog::append(std::int64_t step, std::uint64_t trace) {
@@ -84,11 +84,13 @@ void StepHashLog::append(std::int64_t step, std::uint64_t trace) {
   value_ = hasher.hex();
   step_ = step;
   if (!writes_) return;
-  const std::string line = line_of(step, value_);
-  // One write per line, so that a reader never sees an incomplete line.
-  errno = ENOSPC;  // the cause of a short write
-  if (::write(fd_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
-    fail_to_write("append to", file_, errno);
+  auto task = [fd = fd_, file = file_, line = line_of(step, value_)] {
+    // One write per line, so that a reader never sees an incomplete line.
+    errno = ENOSPC;  // the cause of a short write
+    if (::write(fd->get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+      fail_to_write("append to", file, errno);
+  };
+  files_ != nullptr ? files_->post(std::move(task)) : task();
   const auto logged_step = before_.find(step);
   if (logged_step != before_.end() && logged_step->second != value_) {
     log::warn(formatted(

@@ -2,10 +2,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 
 #include "core/files/file.hpp"
+#include "core/writer_thread.hpp"
 #include "data/batch.hpp"
 
 namespace trireme::train {
@@ -26,7 +28,8 @@ std::uint64_t step_trace(int rank, std::span<const data::Batch> batches, double 
 class StepHashLog {
  public:
   /// `writes`: true on the rank that writes the file (rank 0). Other ranks only keep the value.
-  StepHashLog(std::filesystem::path file, bool writes);
+  /// `files`: the thread that appends the lines; null: the caller appends them.
+  StepHashLog(std::filesystem::path file, bool writes, WriterThread* files = nullptr);
 
   /// Continues after `step` with the value of a checkpoint; 0 and "" start a new run. Call it once,
   /// before append(). Throws Error(resource) if the file cannot be written.
@@ -42,7 +45,8 @@ class StepHashLog {
  private:
   std::filesystem::path file_;
   bool writes_;
-  Fd fd_;
+  WriterThread* files_;
+  std::shared_ptr<Fd> fd_;
   std::int64_t step_ = 0;
   std::string value_;
   std::map<std::int64_t, std::string> before_;  // lines after the checkpoint, from before a kill

@@ -100,18 +100,6 @@ class Task {
       const SourceContext& context) const;
 };
 
-/// Creates the task of next-token prediction over whole documents.
-std::unique_ptr<Task> make_pretrain();
-
-/// Creates the task of supervised fine-tuning: cross entropy over the assistant's tokens.
-std::unique_ptr<Task> make_sft();
-
-/// Creates the task of preference optimization (DPO, IPO) with a frozen reference.
-std::unique_ptr<Task> make_dpo();
-
-/// Creates the task of distillation from a frozen teacher of any shape.
-std::unique_ptr<Task> make_distill();
-
 /// Creates the objective of cross entropy over the targets, with their weights if there are any.
 std::unique_ptr<objective::Objective> make_cross_entropy(const TaskContext& context);
 

@@ -4,6 +4,12 @@
 #include "train/task/task.hpp"
 
 namespace trireme::train {
+
+std::unique_ptr<Task> make_pretrain();  // next-token prediction over whole documents
+std::unique_ptr<Task> make_sft();       // cross entropy over the assistant's tokens
+std::unique_ptr<Task> make_dpo();       // preference pairs with a frozen reference
+std::unique_ptr<Task> make_distill();   // distillation from a frozen teacher of any shape
+
 namespace {
 
 constexpr std::array kTasks{

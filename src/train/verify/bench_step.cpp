@@ -67,6 +67,7 @@ StepFigures measure_step(comm::Communicator& control, comm::Communicator& world,
   shape.optim = config.optim;
   shape.dtypes = device::precision_dtypes(config.train.precision);
   shape.path = ops::path_of(config.train.fused_ops);
+  shape.fp8 = config.train.fp8_mode();
   shape.device = bench.device;
   const double before_bytes = memory_high_water(bench.device);
   const device::MemoryCount memory;

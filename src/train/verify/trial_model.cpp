@@ -60,7 +60,7 @@ UpdateFacts facts_of(const TrialShape& shape, const parallel::Mesh& mesh,
                      const std::vector<data::Batch>& batches, std::int64_t step) {
   return update_facts(shape.model, shape.optim, shape.dtypes, mesh,
                       {batches.front().B, batches.front().T,
-                       static_cast<std::int64_t>(batches.size()), step, shape.path},
+                       static_cast<std::int64_t>(batches.size()), step, shape.path, shape.fp8},
                       shape.lora);
 }
 
@@ -77,7 +77,8 @@ TrialModel::TrialModel(comm::Communicator& world, const TrialShape& shape)
               shape.parallel.tp_chunks},
              parallel::context_group(mesh),
              shape.lora,
-             parallel::ExpertGroup(mesh)}),
+             parallel::ExpertGroup(mesh),
+             shape.fp8}),
       objective(registry, model.head_weight(), shape.path, model.tensor()),
       optimizer(allocate(registry, model, mesh, shape)),
       step({model, objective, *optimizer, scaler, mesh, measures}, shape.optim.clip_norm) {}

@@ -172,6 +172,19 @@ TEST(ModelPlace, AdaptersAreExportedWithBaseTokenizerAndTemplate) {
     export_command_alone({.checkpoint = folder / "lora", .output = folder / "x", .base_name = "y"});
   });
 
+  const ExportCommand named{.checkpoint = folder / "lora", .output = folder / "x"};
+  const auto refused = [&](const std::string& format, bool adapter) {
+    ExportCommand options = named;
+    options.format = format;
+    options.adapter = adapter;
+    return message_of(ErrorKind::usage, [&] { export_command_alone(options); });
+  };
+  EXPECT_EQ(refused("gguf", false), "--format gguf, must be hf or peft");
+  EXPECT_EQ(refused("hf", true), "--adapter needs --format peft, but --format is hf");
+  export_command_alone({.checkpoint = folder / "lora", .output = folder / "peft", .format = "peft"});
+  EXPECT_EQ(read_file(folder / "peft/adapter_model.safetensors"),
+            read_file(folder / "plain/adapter_model.safetensors"));
+
   // The adapters are imported on a Hugging Face directory with the chat template of their training.
   import_command({.peft = folder / "plain", .base = folder / "hf", .output = folder / "back"});
   EXPECT_EQ(template_of(values_of(folder / "back")), "chatml");

@@ -170,6 +170,30 @@ TEST_F(PackRanks, ContinueWithTheMissingPartitions) {
   EXPECT_GT(report.kept, 5U);
 }
 
+TEST_F(PackRanks, MakeAShardWithDamagedTokensAgain) {
+  pack_with(config("set"), tokenizer_, nullptr);
+  const auto files = files_below(path_ / "set");
+  const std::string shard = path_ / "set" / "shard-00001.h5";
+  for (const bool finished : {true, false}) {
+    SCOPED_TRACE(finished);
+    if (!finished) std::filesystem::remove(path_ / "set" / "manifest.json");
+    std::string bytes = read_file(shard);
+    std::vector<std::int64_t> ids(16);
+    data::TokenShard::open(shard).read_tokens(0, ids);
+    const std::vector<std::uint16_t> stored(ids.begin(), ids.end());
+    const std::string text(reinterpret_cast<const char*>(stored.data()), 2 * stored.size());
+    const std::size_t at = bytes.find(text);
+    ASSERT_NE(at, std::string::npos);
+    bytes[at] = static_cast<char>(~bytes[at]);
+    write_text(shard, bytes);
+
+    comm::run_ranks(
+        2, [&](comm::Communicator& world) { pack_with(config("set"), tokenizer_, &world); });
+
+    EXPECT_EQ(files, files_below(path_ / "set"));
+  }
+}
+
 TEST_F(PackRanks, CompressionChangesNoTokens) {
   const auto frame = [](auto part) { return zstd(part); };
   write_text(path_ / "x.jsonl", text_);

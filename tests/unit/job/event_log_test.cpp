@@ -38,6 +38,26 @@ class JournalTest : public Scratch {
   }
 };
 
+TEST_F(JournalTest, KeepsTheTimesOfStartsFailuresAndDecisions) {
+  EventLog event_log(file());
+  event_log.open([] { return true; });
+  AttemptStart start{{"7", 0, 0}, {"n1"}, 2, {}, -1};
+  start.job_start = 100;
+  start.age_s = 2.5;
+  event_log.start(start);
+  FailureReport report{1, "n1", "error", 4, 6, "disk full"};
+  report.time = 120.5;
+  event_log.failure_report(report, 1);
+  event_log.decision({.action = "requeue"}, {"7", 0, 0});
+
+  const Attempt attempt = read_event_log(file()).attempts.at(0);
+
+  EXPECT_EQ(attempt.start->job_start, 100);
+  EXPECT_EQ(attempt.start->age_s, 2.5);
+  EXPECT_EQ(attempt.failure_reports.at(0).time, 120.5);
+  EXPECT_EQ(attempt.decided_at, attempt.last_at);
+}
+
 TEST_F(JournalTest, TellsWhatWasWritten) {
   write_two_legs();
 

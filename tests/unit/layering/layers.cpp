@@ -27,13 +27,13 @@ const std::map<std::string_view, Names>& module_rows() {
       {"train",
        {"core", "scheduler", "job", "config", "comm", "device", "parallel", "text", "data", "optim",
         "ops", "objective", "model", "checkpoint", "generate", "pipeline", "http"}},
+      {"report", {"core", "scheduler", "config", "job", "model"}},  // runs without LibTorch
       {"serve",
        {"core", "config", "comm", "device", "http", "parallel", "text", "ops", "model",
         "checkpoint", "generate"}},
-      {"bin",
-       {"core", "scheduler", "job", "config", "comm", "device", "parallel", "text", "data", "optim",
-        "ops", "objective", "model", "checkpoint", "data_prep", "generate", "train", "serve",
-        "pipeline"}}};
+      {"bin", {"core",      "scheduler", "job",   "config", "comm",      "device", "parallel",
+               "text",      "data",      "optim", "ops",    "objective", "model",  "checkpoint",
+               "data_prep", "generate",  "train", "serve",  "pipeline",  "report"}}};
   return table;
 }
 

@@ -1,5 +1,5 @@
 #include "core/error.hpp"
-#include "ops/attention/varlen.hpp"
+#include "ops/attention/memo.hpp"
 #include "unit/ops/attention_reference.hpp"
 
 /// Tests the host part of the varlen kernels with a kernel of plain loops that fulfils their
@@ -17,6 +17,28 @@ at::Tensor as_row(const at::Tensor& x, std::int64_t first, std::int64_t end) {
 AttentionSetup sequence_setup(const VarlenCall& call, double scale, std::int64_t n,
                               std::int64_t m) {
   return {scale, call.causal, {}, {{{m - std::min(n, m), n}}}, {{{0, m}}}};
+}
+
+/// Returns the part of a sequence of m keys that query i of n sees through the window of the call.
+KeyInterval window_of(const VarlenCall& call, std::int64_t i, std::int64_t n, std::int64_t m) {
+  const std::int64_t position = m - n + i;
+  return {std::max<std::int64_t>(0, position - call.window_left), call.causal ? position + 1 : m};
+}
+
+/// Calls `body(first query, number of queries, keys, setup)` for parts of one sequence: for every
+/// query alone if there is a window.
+template <class Body>
+void for_parts(const VarlenCall& call, double scale, std::int64_t n, std::int64_t m,
+               const Body& body) {
+  if (call.window_left < 0) {
+    body(0, n, KeyInterval{0, m}, sequence_setup(call, scale, n, m));
+    return;
+  }
+  for (std::int64_t i = 0; i < n; ++i) {
+    const KeyInterval seen = window_of(call, i, n, m);
+    const std::int64_t keys = seen.end - seen.begin;
+    body(i, 1, seen, AttentionSetup{scale, false, {}, {{{0, 1}}}, {{{0, keys}}}});
+  }
 }
 
 template <class Body>
@@ -41,10 +63,14 @@ AttentionOutput loop_forward(const at::Tensor& q, const at::Tensor& k, const at:
   AttentionOutput result{at::empty(q.sizes(), q.options()),
                          at::empty({q.size(1), q.size(0)}, q.options())};
   for_sequences(call, [&](std::int64_t q0, std::int64_t q1, std::int64_t k0, std::int64_t k1) {
-    const auto part = plain_forward(as_row(q, q0, q1), as_row(k, k0, k1), as_row(v, k0, k1),
-                                    sequence_setup(call, scale, q1 - q0, k1 - k0));
-    result.out.narrow(0, q0, q1 - q0).copy_(part.out[0].transpose(0, 1));
-    result.lse.narrow(1, q0, q1 - q0).copy_(part.lse[0]);
+    for_parts(call, scale, q1 - q0, k1 - k0, [&](auto first, auto n, auto keys, const auto& setup) {
+      const auto begin = k0 + keys.begin;
+      const auto end = k0 + keys.end;
+      const auto part = plain_forward(as_row(q, q0 + first, q0 + first + n), as_row(k, begin, end),
+                                      as_row(v, begin, end), setup);
+      result.out.narrow(0, q0 + first, n).copy_(part.out[0].transpose(0, 1));
+      result.lse.narrow(1, q0 + first, n).copy_(part.lse[0]);
+    });
   });
   return result;
 }
@@ -52,15 +78,20 @@ AttentionOutput loop_forward(const at::Tensor& q, const at::Tensor& k, const at:
 AttentionGrads loop_backward(const at::Tensor& grad_out, const at::Tensor& q, const at::Tensor& k,
                              const at::Tensor& v, const AttentionOutput& forward,
                              const VarlenCall& call, double scale) {
-  AttentionGrads grads{at::empty_like(q), at::empty_like(k), at::empty_like(v)};
+  AttentionGrads grads{at::empty_like(q), at::zeros_like(k), at::zeros_like(v)};
   for_sequences(call, [&](std::int64_t q0, std::int64_t q1, std::int64_t k0, std::int64_t k1) {
-    const auto part = plain_backward(
-        as_row(grad_out, q0, q1), as_row(q, q0, q1), as_row(k, k0, k1), as_row(v, k0, k1),
-        {as_row(forward.out, q0, q1), forward.lse.narrow(1, q0, q1 - q0).unsqueeze(0)},
-        sequence_setup(call, scale, q1 - q0, k1 - k0));
-    grads.q.narrow(0, q0, q1 - q0).copy_(part.q[0].transpose(0, 1));
-    grads.k.narrow(0, k0, k1 - k0).copy_(part.k[0].transpose(0, 1));
-    grads.v.narrow(0, k0, k1 - k0).copy_(part.v[0].transpose(0, 1));
+    for_parts(call, scale, q1 - q0, k1 - k0, [&](auto first, auto n, auto keys, const auto& setup) {
+      const auto at = q0 + first;
+      const auto begin = k0 + keys.begin;
+      const auto end = k0 + keys.end;
+      const auto part = plain_backward(
+          as_row(grad_out, at, at + n), as_row(q, at, at + n), as_row(k, begin, end),
+          as_row(v, begin, end),
+          {as_row(forward.out, at, at + n), forward.lse.narrow(1, at, n).unsqueeze(0)}, setup);
+      grads.q.narrow(0, at, n).copy_(part.q[0].transpose(0, 1));
+      grads.k.narrow(0, begin, end - begin).add_(part.k[0].transpose(0, 1));
+      grads.v.narrow(0, begin, end - begin).add_(part.v[0].transpose(0, 1));
+    });
   });
   return grads;
 }
@@ -75,6 +106,19 @@ TEST(AttentionVarlen, IsTheSameFunctionForEveryPlan) {
       {0.2, false, {{0, 5, 12}, {0, 1, 12}}},
       {0.2, true, {}, {{{2, 10}, {20, 2}}, {{0, 12}}}, {{{12, 6}, {0, 6}}, {{4, 12}}}},
       {0.2, true, {{0, 3, 24}, {0, 24}}, {{{0, 6}, {18, 6}}, {{12, 12}}}, {{{6, 12}}, {{0, 12}}}},
+      {.scale = 0.2, .window = 4},
+      {.scale = 0.2, .window = 1},
+      {.scale = 0.2, .window = 30},
+      {.scale = 0.2, .bounds = {{0, 5, 12}, {0, 3, 12}}, .window = 4},
+      {.scale = 0.2,
+       .query_positions = {{{2, 10}, {20, 2}}, {{0, 12}}},
+       .key_positions = {{{12, 6}, {0, 6}}, {{4, 12}}},
+       .window = 5},
+      {.scale = 0.2,
+       .bounds = {{0, 3, 24}, {0, 24}},
+       .query_positions = {{{0, 6}, {18, 6}}, {{12, 12}}},
+       .key_positions = {{{6, 12}}, {{0, 12}}},
+       .window = 9},
   };
   for (std::size_t i = 0; i < setups.size(); ++i) {
     const auto q = random({2, 4, 12, 8});
@@ -99,13 +143,17 @@ TEST(AttentionVarlen, IsTheSameFunctionForEveryPlan) {
   }
 }
 
-TEST(AttentionVarlen, RefusesWindowsRatherThanIgnoringThem) {
-  const auto x = random({1, 1, 12, 8});
-  AttentionSetup setup{1.0, true, {}};
-  setup.window = 4;
+TEST(AttentionVarlen, AWindowOverPackedRowsIsOneCallWithoutAGather) {
+  const AttentionSetup setup{.bounds = {{0, 5, 12}, {0, 3, 12}}, .window = 4};
 
-  EXPECT_THROW(varlen_forward(kLoops, x, x, x, setup), Error);
-  EXPECT_FALSE(flash_applies(x, setup));
+  const auto calls = varlen_calls(plan_attention(setup, 2, 12, 12), 2, 12, 12, setup.window);
+
+  ASSERT_EQ(calls.size(), 1U);
+  EXPECT_TRUE(calls[0].causal);
+  EXPECT_EQ(calls[0].window_left, 3);
+  EXPECT_EQ(calls[0].query_offsets, (std::vector<std::int32_t>{0, 5, 12, 15, 24}));
+  EXPECT_EQ(calls[0].key_offsets, calls[0].query_offsets);
+  EXPECT_EQ(calls[0].queries, (std::vector<TokenRange>{{0, 24}}));
 }
 
 TEST(AttentionVarlen, OffsetsOfPackedRowsAreTheirBoundariesAndNothingIsGathered) {
@@ -120,6 +168,31 @@ TEST(AttentionVarlen, OffsetsOfPackedRowsAreTheirBoundariesAndNothingIsGathered)
   EXPECT_EQ(calls[0].queries, (std::vector<TokenRange>{{0, 24}}));
   EXPECT_EQ(calls[0].keys, calls[0].queries);
   EXPECT_EQ(calls[0].longest_queries, 12);
+}
+
+TEST(AttentionMemo, KeepsOnePlanAndOneUploadForEverySetup) {
+  AttentionSetup setup{.bounds = {{0, 5, 12}}, .memo = make_attention_memo()};
+  const auto calls = placed_calls(setup, 1, 12, 12, at::kCPU);
+  const auto plan = planned_attention(setup, 1, 12, 12);
+
+  EXPECT_EQ(placed_calls(setup, 1, 12, 12, at::kCPU), calls);
+  EXPECT_EQ(planned_attention(setup, 1, 12, 12), plan);
+  setup.scale = 3;  // not a part of the plan
+  EXPECT_EQ(planned_attention(setup, 1, 12, 12), plan);
+
+  setup.bounds = {{0, 6, 12}};
+  EXPECT_EQ(placed_calls(setup, 1, 12, 12, at::kCPU)->front().query_offsets,
+            (std::vector<std::int32_t>{0, 6, 12}));
+  setup.window = 4;
+  EXPECT_EQ(placed_calls(setup, 1, 12, 12, at::kCPU)->front().window_left, 3);
+  setup.causal = false;
+  setup.window = 0;
+  EXPECT_FALSE(placed_calls(setup, 1, 12, 12, at::kCPU)->front().causal);
+  setup.bounds.clear();
+  EXPECT_EQ(planned_attention(setup, 1, 10, 10)->front().num_keys, 10);
+  setup.query_positions = {{{0, 4}}};
+  setup.key_positions = {{{0, 10}}};
+  EXPECT_EQ(planned_attention(setup, 1, 4, 10)->front().queries.front().tokens.length, 4);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "device/device.hpp"
 
 #include <ATen/Parallel.h>
+#include <c10/core/AllocatorConfig.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -8,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "device/allocator_settings.hpp"
 #include "device/cpu_peak.hpp"
 #include "device/precision.hpp"
 #include "unit/core/scratch.hpp"
@@ -30,6 +32,17 @@ TEST(Device, PrecisionsKeepMainWeightsWide) {
 TEST(Device, CpuIsAlwaysThereAndUnknownNamesAreRefused) {
   EXPECT_TRUE(device::choose_device("cpu", 3).is_cpu());
   EXPECT_EQ(error_of([] { device::choose_device("gpu", 0); }).kind(), ErrorKind::usage);
+}
+
+TEST(Device, SegmentsExpandUnlessTheUserConfiguresTheAllocator) {
+  const auto expand = [] {
+    device::use_expandable_segments();
+    return c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments();
+  };
+  ::setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:False", 1);
+  EXPECT_FALSE(expand());
+  ::unsetenv("PYTORCH_CUDA_ALLOC_CONF");
+  EXPECT_TRUE(expand());
 }
 
 TEST(Device, ThreadsComeFromTheUserThenOpenMpThenTheCores) {

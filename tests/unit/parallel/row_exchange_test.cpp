@@ -53,8 +53,8 @@ TEST(RowExchange, BringsEveryRowToItsExpertAndBack) {
 
     ASSERT_TRUE(exchange.moves());
     EXPECT_TRUE(at::equal(returned, rows)) << world.rank();
-    ASSERT_EQ(static_cast<std::int64_t>(exchange.bounds().size()), here.count() + 1);
-    ASSERT_EQ(arrived.size(0), exchange.bounds().back());
+    ASSERT_EQ(static_cast<std::int64_t>(exchange.bounds().host().size()), here.count() + 1);
+    ASSERT_EQ(arrived.size(0), exchange.bounds().host().back());
     for (std::int64_t expert = here.begin; expert < here.end; ++expert) {
       std::vector<double> expected;  // by the sender's rank, then in the order of sending
       for (int sender = 0; sender < kRanks; ++sender) {
@@ -63,8 +63,9 @@ TEST(RowExchange, BringsEveryRowToItsExpertAndBack) {
           expected.push_back(100.0 * sender + static_cast<double>(i));
       }
       const auto local = static_cast<std::size_t>(expert - here.begin);
-      const std::int64_t first = exchange.bounds()[local];
-      ASSERT_EQ(exchange.bounds()[local + 1] - first, static_cast<std::int64_t>(expected.size()));
+      const std::int64_t first = exchange.bounds().host()[local];
+      ASSERT_EQ(exchange.bounds().host()[local + 1] - first,
+                static_cast<std::int64_t>(expected.size()));
       for (std::size_t i = 0; i < expected.size(); ++i) {
         const at::Tensor row = arrived[first + static_cast<std::int64_t>(i)];
         EXPECT_EQ(row[0].item<double>(), static_cast<double>(expert));
@@ -94,7 +95,7 @@ TEST(RowExchange, WithoutOtherRanksRowsStay) {
   const at::Tensor rows = at::arange(6, at::kDouble).view({3, 2});
 
   EXPECT_FALSE(exchange.moves());
-  EXPECT_EQ(exchange.bounds(), (std::vector<std::int64_t>{0, 2, 2, 3}));
+  EXPECT_EQ(exchange.bounds().host(), (std::vector<std::int64_t>{0, 2, 2, 3}));
   EXPECT_TRUE(at::equal(exchange.send(rows, "rows").wait(), rows));
   EXPECT_TRUE(at::equal(exchange.give_back(rows, "rows").wait(), rows));
 }

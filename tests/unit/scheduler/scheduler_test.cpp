@@ -9,6 +9,7 @@
 #include <set>
 
 #include "comm/launchers.hpp"
+#include "scheduler/slurm/output.hpp"
 #include "scheduler/slurm/slurm.hpp"
 
 namespace trireme::scheduler {
@@ -96,6 +97,18 @@ TEST(Launchers, TheRankIsKnownBeforeMain) {
 TEST(Launchers, ATaskOfTheSchedulerIsDetected) {
   EXPECT_TRUE(comm::is_scheduler_task({{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}));
   EXPECT_FALSE(comm::is_scheduler_task({{"OMPI_COMM_WORLD_RANK", "0"}, {"SLURM_JOB_ID", "7"}}));
+}
+
+TEST(Slurm, ReadsTheTimesOfEachStartOfAJob) {
+  const std::vector<JobTimes> times =
+      read_job_times("100|150|200\n210|Unknown|Unknown\nno accounting\nNone|None|None\n");
+
+  ASSERT_EQ(times.size(), 2U);
+  EXPECT_EQ(times[0].submit_s, 100);
+  EXPECT_EQ(times[0].start_s, 150);
+  EXPECT_EQ(times[0].end_s, 200);
+  EXPECT_EQ(times[1].submit_s, 210);
+  EXPECT_FALSE(times[1].start_s);
 }
 
 }  // namespace

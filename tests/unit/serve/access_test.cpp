@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "http/loopback.hpp"
+
 namespace trireme::serve {
 namespace {
 
@@ -13,13 +15,13 @@ int status(const AccessRules& rules, const http::HttpHead& head, bool needs_toke
 TEST(Access, ALoopbackServerKnowsItsNames) {
   for (const char* host : {"localhost", "LocalHost:8000", "127.0.0.1", "127.0.0.1:9",
                            "127.1.2.3:80", "[::1]", "[::1]:8000"}) {
-    EXPECT_TRUE(is_loopback_host(host)) << host;
+    EXPECT_TRUE(http::is_loopback_host(host)) << host;
     EXPECT_EQ(status({}, {.host = host}), 200) << host;
   }
   for (const char* host :
        {"", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "evil.example:8000",
         "10.0.0.1", "[::2]", "[::1", "128.0.0.1", "127.0.0.1@evil.example"}) {
-    EXPECT_FALSE(is_loopback_host(host)) << host;
+    EXPECT_FALSE(http::is_loopback_host(host)) << host;
     EXPECT_EQ(status({}, {.host = host}), 403) << host;
     EXPECT_EQ(status({}, {.host = host}, false), 403) << host;
   }

@@ -3,11 +3,35 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <nlohmann/json.hpp>
 
+#include "core/files/json.hpp"
 #include "core/log.hpp"
 
 namespace trireme::train {
 namespace {
+
+TEST(ProgressLine, ComparesTheEtaWithTheEndOfTheJob) {
+  ::setenv("TZ", "UTC", 1);
+  ::tzset();
+  constexpr double kMidnight = 1'795'824'000;
+  constexpr double kHour_s = 3600;
+  const double now = kMidnight + 4 * kHour_s;
+  const double end = kMidnight + 7 * kHour_s;
+
+  EXPECT_EQ(eta_text(6180, now, {}, {}), "ETA 1h43m");
+  EXPECT_EQ(eta_text(6180, now, {}, end), "ETA 1h43m (done at 05:43, job ends 07:00)");
+  EXPECT_EQ(eta_text(12 * kHour_s, now, {}, end),
+            "ETA 12h00m (job ends 07:00 before the run is done)");
+  EXPECT_EQ(eta_text(12 * kHour_s, now, end - 5 * kHour_s, end),
+            "ETA 12h00m (job ends 07:00, needs 2 more jobs)");
+  EXPECT_EQ(eta_text(4 * kHour_s, now, end - 5 * kHour_s, end),
+            "ETA 4h00m (job ends 07:00, needs 1 more job)");
+  EXPECT_EQ(eta_text(30 * kHour_s, now, {}, now + 40 * kHour_s),
+            "ETA 30h00m (done at 2026-11-29 10:00, job ends 2026-11-29 20:00)");
+}
 
 TEST(ProgressLine, FormatsCounts) {
   EXPECT_EQ(format_count(0), "0");
@@ -29,9 +53,10 @@ MetricsLine line_of(std::int64_t step, double step_time_s) {
 }
 
 /// Returns the lines of a batch log for steps first+1 .. last.
-std::string log_of(std::int64_t first, std::int64_t last, std::int64_t total, std::int64_t every) {
+std::string log_of(std::int64_t first, std::int64_t last, std::int64_t total, std::int64_t every,
+                   double period_s = 0) {
   ::testing::internal::CaptureStderr();
-  ProgressLine progress({.first_step = first, .total_steps = total, .log_every = every});
+  ProgressLine progress({.first_step = first, .total_steps = total, .log_every = every}, period_s);
   for (std::int64_t step = first + 1; step <= last; ++step) progress.write(line_of(step, 2));
   progress.pause();
   log::flush();
@@ -49,9 +74,28 @@ TEST(ProgressLine, WritesWholeLinesForFirstLastAndEveryNthStepInABatchLog) {
   EXPECT_NE(text.find("ETA 22s"), std::string::npos) << text;
 }
 
+TEST(ProgressLine, WritesOneLineIn30SecondsAtMost) {
+  const std::string text = log_of(0, 12, 12, 5, kProgressLogPeriod_s);
+
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2) << text;
+  EXPECT_EQ(text.find("step 10/12"), std::string::npos) << "only the first and the last step";
+}
+
+TEST(ProgressLine, WritesJsonLines) {
+  progress_mode() = "json";
+  const std::string text = log_of(0, 2, 2, 1);
+  progress_mode() = "auto";
+
+  const Json first = Json::parse(text.substr(0, text.find('\n')));
+  EXPECT_EQ(first["progress"], "train");
+  EXPECT_EQ(first["done"], 1);
+  EXPECT_EQ(first["total"], 2);
+  EXPECT_EQ(first["eta_s"], 2);
+}
+
 TEST(ProgressLine, TheTimeLeftCountsSavesButNotTheFirstStep) {
   ::testing::internal::CaptureStderr();
-  ProgressLine progress({.first_step = 0, .total_steps = 200, .log_every = 1});
+  ProgressLine progress({.first_step = 0, .total_steps = 200, .log_every = 1}, 0);
   for (std::int64_t step = 1; step <= 101; ++step) {
     const bool after_a_save = step % 10 == 1;  // the save takes 10 s
     progress.write(line_of(step, step == 1 ? 1000 : after_a_save ? 11 : 1));

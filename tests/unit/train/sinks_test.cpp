@@ -131,8 +131,10 @@ TEST_F(SinksTest, KeysOfSinksAreKeysOfTheRun) {
 
 TEST(MetricsKeys, AnUnknownSinkIsOneErrorWithTheKnownOnes) {
   const std::vector<std::pair<const char*, std::string>> refused{
-      {"jsonl,jsnl", "jsnl, must be one of jsonl, progress, none; did you mean 'jsonl'?"},
-      {"", "'', must be one of jsonl, progress, none"},
+      {"jsonl,jsnl",
+       "jsnl, must be one of jsonl, ranks, tensorboard, wandb, prometheus, textfile, progress, none; did you mean 'jsonl'?"},
+      {"",
+       "'', must be one of jsonl, ranks, tensorboard, wandb, prometheus, textfile, progress, none"},
       {"none,jsonl", "none,jsonl, must be either none or names of sinks"}};
   for (const auto& [given, expected] : refused) {
     RunConfig config;

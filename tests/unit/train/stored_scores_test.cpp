@@ -1,13 +1,13 @@
-#include "train/task/stored_scores.hpp"
-
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "core/error.hpp"
 #include "train/start/run_keys.hpp"
 #include "train/state/resume.hpp"
 #include "train/step/microbatches.hpp"
+#include "train/task/reference.hpp"
 #include "train/task/task.hpp"
 #include "unit/data/small_set.hpp"
 
@@ -69,7 +69,7 @@ class StoredScores : public ::testing::Test {
   }
 
   [[nodiscard]] ScoreReader reader(const std::vector<const data::SampleSet*>& sets) const {
-    return {config_, folder_name_, score_, sets};
+    return {config_, {"dpo", folder_name_, score_}, sets};
   }
 
   [[nodiscard]] std::string refusal(const checkpoint::ReferenceTable& table,
@@ -193,7 +193,7 @@ struct DpoKeys {
     return count;
   }
 
-  std::unique_ptr<Task> task = make_dpo();
+  std::unique_ptr<Task> task = std::ranges::find(task_rows(), "dpo", &TaskRow::name)->make();
   RunConfig config;
   std::unique_ptr<config::ConfigSet> keys;
   RunStart start;

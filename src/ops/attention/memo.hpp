@@ -1,0 +1,73 @@
+#pragma once
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "ops/attention/varlen.hpp"
+
+namespace trireme::ops {
+
+/// Stores what attention derives from its setup: the plan, the offsets of the variable-length
+/// kernels on the device, and the mask of the plain path. A micro-batch has one memo, which all of
+/// its layers use, forward and backward, so that each value is computed and uploaded once.
+///
+/// The setup and the tensor lengths are the key, so a memo never returns the values of another
+/// setup. All functions may be called from several threads.
+class AttentionMemo {
+ public:
+  std::shared_ptr<const AttentionPlan> plan(const AttentionSetup& setup, std::int64_t batch,
+                                            std::int64_t num_queries, std::int64_t num_keys);
+
+  std::shared_ptr<const std::vector<VarlenCall>> calls(const AttentionSetup& setup,
+                                                       std::int64_t batch, std::int64_t num_queries,
+                                                       std::int64_t num_keys, at::Device device);
+
+  /// Returns the stored mask of these arguments. Calls `make` if there is none.
+  at::Tensor mask(const AttentionSetup& setup, std::int64_t batch, std::int64_t num_queries,
+                  std::int64_t num_keys, at::Device device,
+                  const std::function<at::Tensor()>& make);
+
+ private:
+  struct Key {
+    bool causal;
+    std::int64_t window;
+    RowBounds bounds;
+    RowPositions query_positions;
+    RowPositions key_positions;
+    std::int64_t batch;
+    std::int64_t num_queries;
+    std::int64_t num_keys;
+  };
+
+  struct Entry {
+    Key key;
+    std::shared_ptr<const AttentionPlan> plan;
+    at::Device device = at::kCPU;  // where calls and mask are stored
+    std::shared_ptr<const std::vector<VarlenCall>> calls;
+    at::Tensor mask;
+  };
+
+  /// Returns the entry with its plan. Requires mutex_.
+  Entry& entry(const AttentionSetup& setup, std::int64_t batch, std::int64_t num_queries,
+               std::int64_t num_keys);
+  /// Like entry(), but discards values on another device.
+  Entry& entry_on(at::Device device, const AttentionSetup& setup, std::int64_t batch,
+                  std::int64_t num_queries, std::int64_t num_keys);
+
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Entry>> entries_;  // one per combination of ranks' positions
+};
+
+/// Returns plan_attention() of these arguments, from setup.memo if there is one.
+std::shared_ptr<const AttentionPlan> planned_attention(const AttentionSetup& setup,
+                                                       std::int64_t batch, std::int64_t num_queries,
+                                                       std::int64_t num_keys);
+
+/// Returns varlen_calls() with their tensors on `device`, from setup.memo if there is one.
+std::shared_ptr<const std::vector<VarlenCall>> placed_calls(const AttentionSetup& setup,
+                                                            std::int64_t batch,
+                                                            std::int64_t num_queries,
+                                                            std::int64_t num_keys,
+                                                            at::Device device);
+
+}  // namespace trireme::ops

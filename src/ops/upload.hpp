@@ -1,0 +1,13 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+namespace trireme::ops {
+
+/// Copies host values to `device` without waiting for the device: on a GPU from pinned memory, in
+/// the order of the current stream. Returns `host` itself for a CPU.
+inline at::Tensor upload(const at::Tensor& host, at::Device device) {
+  if (device.is_cpu()) return host;
+  return (device.is_cuda() ? host.pin_memory() : host).to(device, /*non_blocking=*/true);
+}
+
+}  // namespace trireme::ops

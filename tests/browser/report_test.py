@@ -1,0 +1,145 @@
+"""The HTML report in a headless Chromium: it loads nothing, fits the window, draws all charts,
+zooms, prints, and opens 10^6 steps in 2 s. Arguments: the program trireme."""
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+from browser import ARGUMENTS
+
+OPEN_S = 2
+FRAME_MS = 1000 / 30
+
+
+def write_run(folder, steps):
+    """Writes a run of two attempts; SIGKILL ended the first one, and some steps were repeated."""
+    os.makedirs(folder)
+    half = steps // 2
+    kept = half - steps // 20
+
+    def event(seq, leg, seconds, name, **members):
+        return json.dumps({"seq": seq, "time": 1000 + seconds, "leg": leg, "event": name, **members})
+
+    def start(resumed_from):
+        return {"job": "", "restart": 0, "attempt": 0, "nodes": ["n1", "n2"], "ranks": 2, "hashes": {}, "resumed_from": resumed_from, "age_s": 2}
+
+    with open(f"{folder}/journal.jsonl", "w") as log:
+        log.write("\n".join([
+            event(1, 1, 2, "start", **start(None)), event(2, 1, 11, "ready", step=1, start_s=11), event(3, 1, 10 + kept, "commit", step=kept),
+            event(4, 2, half + 42, "start", **start(kept)), event(5, 2, half + 51, "ready", step=kept + 1, start_s=11),
+            event(6, 2, half + 50 + steps - kept, "end", state="done", exit_code=0, step=steps)]) + "\n")
+    with open(f"{folder}/metrics.jsonl", "w") as metrics:
+        for attempt, first, last, begin in ((0, 1, half, 10), (1, kept + 1, steps, half + 50)):
+            for step in range(first, last + 1):
+                metrics.write('{"step":%d,"time":%d,"tokens":%d,"step_time_s":1,"comm_exposed_s":0.1,"tokens_per_s":100,"mfu":0.4,"lr":0.1,'
+                              '"grad_norm":1,"loss":%f,"attempt":%d}\n' % (step, 1000 + begin + step - first + 1, 100 * step, 2 + 100 / (step + 20),
+                                                                          attempt))
+        metrics.write('{"eval_step":%d,"valid_loss":2.5,"attempt":1}\n' % steps)
+    with open(f"{folder}/status.json", "w") as status:
+        status.write('{"state":"done","exit_code":0,"step":%d,"committed":%d}' % (steps, steps))
+    with open(f"{folder}/config.toml", "w") as config:
+        config.write(f"[train]\nsteps = {steps}\n")
+
+
+class Report:
+    def __init__(self, path):
+        options = webdriver.ChromeOptions()
+        options.binary_location = shutil.which("chromium")
+        for argument in ARGUMENTS:
+            options.add_argument(argument)
+        options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+        self.driver = webdriver.Chrome(service=Service(shutil.which("chromedriver")), options=options)
+        self.size(1400)
+        begin = time.monotonic()
+        self.driver.get(f"file://{path}")
+        self.later("requestAnimationFrame(() => requestAnimationFrame(done))")
+        self.open_s = time.monotonic() - begin
+
+    def js(self, text):
+        return self.driver.execute_script(text)
+
+    def later(self, text):
+        return self.driver.execute_async_script(f"const done = arguments[0]; {text}")
+
+    def cdp(self, command, **values):
+        return self.driver.execute_cdp_cmd(command, values)
+
+    def size(self, width):
+        self.cdp("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+
+    def requests(self):
+        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        return {message["params"]["request"]["url"] for message in messages if message["method"] == "Network.requestWillBeSent"}
+
+    def frame_ms(self):
+        """Returns the median time in which all charts are drawn once, over many ranges."""
+        return self.js("""const times = []; const [from, to] = range.whole;
+            for (let i = 0; i < 40; ++i) {
+              range.now = [from + i * (to - from) / 200, to - i * (to - from) / 150];
+              const begin = performance.now(); for (const chart of range.charts) chart.draw(); times.push(performance.now() - begin);
+            }
+            range.showAll(); return times.sort((a, b) => a - b)[20];""")
+
+
+def check_small(program, folder):
+    for name in ("one", "two"):
+        write_run(f"{folder}/{name}", 200)
+    path = f"{folder}/small.html"
+    subprocess.run([program, "report", f"{folder}/one", f"{folder}/two", "-o", path], check=True, stdout=subprocess.DEVNULL)
+    page = Report(path)
+    assert "1 failed. 10 steps were repeated" in page.js("return document.body.innerText"), page.js("return document.body.innerText")
+    assert page.js("return range.charts.length") == 7, "5 common charts, and the parts of a step of each run"
+    for width in (1400, 360):
+        for scheme in ("light", "dark"):
+            page.size(width)
+            page.cdp("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+            page.later("requestAnimationFrame(() => requestAnimationFrame(done))")
+            assert page.js("return document.documentElement.scrollWidth <= innerWidth"), f"{width} pixels: wider than the window"
+            drawn = page.js("""return range.charts.every((chart) => {
+                const pixels = chart.canvas.getContext('2d').getImageData(0, 0, chart.canvas.width, chart.canvas.height).data;
+                return pixels.some((value) => value > 0); })""")
+            assert drawn, f"{width} pixels, {scheme}: an empty chart"
+    page.js("range.zoom(0.1, 100)")
+    assert page.js("return range.now[1] - range.now[0]") < 25
+    page.js("document.getElementById('reset').click()")
+    assert page.js("return range.now[1]") == 200
+    page.js("const box = document.getElementById('log'); box.click()")
+    assert page.js("return charts.every((chart) => chart.log)")
+    pdf = base64.b64decode(page.cdp("Page.printToPDF")["data"])
+    assert pdf.startswith(b"%PDF") and len(pdf) > 20000, len(pdf)
+    assert page.requests() == {f"file://{path}"}, page.requests()
+    complaints = [entry for entry in page.driver.get_log("browser") if entry["level"] == "SEVERE"]
+    assert complaints == [], complaints
+    page.driver.quit()
+
+
+def check_large(program, folder):
+    write_run(f"{folder}/large", 1_000_000)
+    path = f"{folder}/large.html"
+    subprocess.run([program, "report", f"{folder}/large", "-o", path], check=True, stdout=subprocess.DEVNULL)
+    open_s, frame_ms = [], []
+    for _ in range(3):  # the fastest counts, because other programs may use the machine
+        page = Report(path)
+        open_s.append(page.open_s)
+        frame_ms.append(page.frame_ms())
+        page.driver.quit()
+    print(f"10^6 steps: {os.path.getsize(path) / 1e6:.1f} MB, opens in {min(open_s):.2f} s, a frame of all charts takes {min(frame_ms):.1f} ms")
+    assert min(open_s) < OPEN_S, open_s
+    assert min(frame_ms) < FRAME_MS, frame_ms
+
+
+def main():
+    program = sys.argv[1]
+    with tempfile.TemporaryDirectory() as folder:
+        check_small(program, folder)
+        check_large(program, folder)
+
+
+main()
