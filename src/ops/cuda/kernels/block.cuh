@@ -145,13 +145,13 @@ inline void for_columns(std::int64_t width, bool packed, Body&& body) {
 }
 
 struct Sum {
-  static constexpr float identity = 0;
+  static float identity() { return 0; }
 
   static float combine(float a, float b) { return a + b; }
 };
 
 struct Max {
-  static constexpr float identity = -__builtin_huge_valf();
+  static float identity() { return __uint_as_float(0xff800000U); }  // minus infinity
 
   static float combine(float a, float b) { return a > b || a != a ? a : b; }  // keeps NaN
 };
@@ -177,7 +177,7 @@ inline float combine_block(float x) {
   if (warps == 1) return x;
   if (lane == 0) parts[warp] = x;
   __syncthreads();
-  x = combine_lanes<Operation>(lane < warps ? parts[lane] : Operation::identity, 32);
+  x = combine_lanes<Operation>(lane < warps ? parts[lane] : Operation::identity(), 32);
   __syncthreads();  // the next call writes `parts`
   return x;
 }
