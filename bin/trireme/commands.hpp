@@ -26,6 +26,7 @@ void add_bench_generate_command(config::CommandLine& line);
 void add_bench_step_command(config::CommandLine& line, comm::Launch& launch,
                             comm::Activity& activity);
 void add_eval_command(config::CommandLine& line, comm::Launch& launch);
+void add_kernels_command(config::CommandLine& line);
 void add_job_commands(config::CommandLine& line);
 void add_doctor_command(config::CommandLine& line, comm::Launch& launch);
 void add_dpo_reference_command(config::CommandLine& line, comm::Launch& launch);

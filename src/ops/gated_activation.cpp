@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "ops/cpu_rows.hpp"
+#include "ops/cuda/gated_activation.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -106,6 +107,7 @@ struct GatedRow {
 
 constexpr std::array kGated{
     GatedRow{cpu_accepts, cpu_gated, cpu_gated_backward},
+    GatedRow{cuda::accepts_gated, cuda::gated, cuda::gated_backward},
     GatedRow{nullptr, plain_gated, plain_gated_backward},
 };
 

@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "ops/cpu_rows.hpp"
+#include "ops/cuda/rope.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -202,6 +203,7 @@ struct QkNormRopeRow {
 
 constexpr std::array kQkNormRope{
     QkNormRopeRow{cpu_accepts_heads, cpu_rope, cpu_rope_backward},
+    QkNormRopeRow{cuda::accepts_rope, cuda::rope, cuda::rope_backward},
     QkNormRopeRow{nullptr, plain_rope, plain_rope_backward},
 };
 

@@ -13,7 +13,7 @@
 namespace trireme::testing {
 namespace {
 
-constexpr std::size_t kStackBytes = 128 * 1024;
+constexpr std::size_t kStackBytes = 32 * 1024;
 constexpr int kWarp = 32;
 
 /// A thread waits for a barrier of its block or its warp, or has ended.
@@ -25,7 +25,8 @@ struct Fiber {
   std::unique_ptr<char[]> stack;
   void* sanitizer_stack = nullptr;
   Wait wait = Wait::none;
-  float shuffle = 0;
+  float shuffles[2] = {0, 0};  // of the last two shuffles
+  std::size_t num_shuffles = 0;
 };
 
 /// The state of the block that runs. One host thread runs all fibers.
@@ -75,6 +76,15 @@ void enter(Fiber& fiber) {
 #endif
 }
 
+/// Makes the fiber start at run_fiber.
+void prepare(Fiber& fiber) {
+  ::getcontext(&fiber.context);
+  fiber.context.uc_stack.ss_sp = fiber.stack.get();
+  fiber.context.uc_stack.ss_size = kStackBytes;
+  fiber.context.uc_link = nullptr;
+  ::makecontext(&fiber.context, run_fiber, 0);
+}
+
 /// Runs the fibers [first, last) until each waits for the block or has ended.
 void run_warp(std::vector<Fiber>& fibers, std::size_t first, std::size_t last, bool backwards) {
   while (true) {
@@ -122,13 +132,12 @@ void cuda_barrier() {
 
 float cuda_shuffle_xor(float value, int distance) {
   Fiber& mine = *current->running;
-  mine.shuffle = value;
+  const std::size_t turn = mine.num_shuffles++ % 2;  // a faster thread writes the other value
+  mine.shuffles[turn] = value;
   leave(mine, Wait::warp);
   const std::size_t index = mine.thread.thread.x;
   const std::size_t lane = (index % kWarp) ^ static_cast<std::size_t>(distance);
-  const float other = current->fibers[index / kWarp * kWarp + lane].shuffle;
-  leave(mine, Wait::warp);  // the next shuffle overwrites the value
-  return other;
+  return current->fibers[index / kWarp * kWarp + lane].shuffles[turn];
 }
 
 void* cuda_dynamic_shared() {
@@ -151,11 +160,7 @@ void run_block(const CudaThread& first, std::int64_t shared_bytes, bool backward
     fiber.thread = first;
     fiber.thread.thread.x = static_cast<unsigned>(i);
     fiber.stack = std::make_unique_for_overwrite<char[]>(kStackBytes);
-    ::getcontext(&fiber.context);
-    fiber.context.uc_stack.ss_sp = fiber.stack.get();
-    fiber.context.uc_stack.ss_size = kStackBytes;
-    fiber.context.uc_link = nullptr;
-    ::makecontext(&fiber.context, run_fiber, 0);
+    prepare(fiber);
   }
   run_threads(backwards);
   current = nullptr;

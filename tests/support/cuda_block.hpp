@@ -7,7 +7,6 @@
 /// The CUDA names that kernels use, for the host. Include it before a kernel's source. A block runs
 /// as fibers, one per thread; cuda_block.cpp switches between them at barriers and shuffles.
 // NOLINTBEGIN(bugprone-reserved-identifier)
-#pragma GCC diagnostic ignored "-Wunknown-pragmas"
 
 namespace trireme::testing {
 

@@ -35,13 +35,13 @@ class HostLauncher : public ops::cuda::Launcher {
   template <class Arguments>
   void add(const ops::cuda::KernelOf<Arguments>& kernel, void (*bf16)(const Arguments&),
            void (*f16)(const Arguments&), void (*f32)(const Arguments&)) {
-    functions_[&kernel] = {bind(bf16), bind(f16), bind(f32)};
+    functions_[&kernel] = std::array<Function, 3>{bind(bf16), bind(f16), bind(f32)};
   }
 
   /// Adds the function of a kernel that is fp32 only.
   template <class Arguments>
   void add(const ops::cuda::KernelOf<Arguments>& kernel, void (*f32)(const Arguments&)) {
-    functions_[&kernel] = {{}, {}, bind(f32)};
+    functions_[&kernel] = std::array<Function, 3>{Function{}, Function{}, bind(f32)};
   }
 
   bool has(const ops::cuda::Kernel&, ops::cuda::Element, at::Device) override { return true; }

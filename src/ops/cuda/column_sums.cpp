@@ -16,8 +16,8 @@ at::Tensor column_sums(const at::Tensor& x) {
   at::Tensor sums = at::empty({width}, x.options());
   launch(kColumnSums, x,
          {.blocks = (width + kSumColumns - 1) / kSumColumns, .threads = kSumColumns * kSumWarps},
-         {.rows_in = x.data_ptr<float>(),
-          .sums = sums.data_ptr<float>(),
+         {.rows_in = data_of<float>(x),
+          .sums = data_of<float>(sums),
           .rows = x.size(0),
           .width = width});
   return sums;

@@ -95,4 +95,10 @@ at::Tensor contiguous_or_undefined(const at::Tensor& x);
 /// Returns the address of the data, or null for an undefined tensor.
 void* data_or_null(const at::Tensor& x);
 
+/// Like data_or_null, with the type of the elements. The Meta device has no data: null.
+template <class T>
+T* data_of(const at::Tensor& x) {
+  return static_cast<T*>(data_or_null(x));
+}
+
 }  // namespace trireme::ops::cuda

@@ -1,14 +1,17 @@
 #include <array>
 
 #include "ops/cuda/column_sums.hpp"
+#include "ops/cuda/gated_activation.hpp"
 #include "ops/cuda/kernel.hpp"
 #include "ops/cuda/rms_norm.hpp"
+#include "ops/cuda/rope.hpp"
 
 namespace trireme::ops::cuda {
 
 std::span<const Kernel* const> all_kernels() {
-  static constexpr std::array<const Kernel*, 3> kKernels{&kRmsNormForward, &kRmsNormBackward,
-                                                         &kColumnSums};
+  static constexpr std::array<const Kernel*, 7> kKernels{
+      &kColumnSums,    &kGatedForward,   &kGatedBackward,  &kHeadsForward,
+      &kHeadsBackward, &kRmsNormForward, &kRmsNormBackward};
   return kKernels;
 }
 
