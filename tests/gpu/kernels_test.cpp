@@ -17,7 +17,7 @@ using Tensors = std::vector<at::Tensor>;
 
 struct RowOperation {
   const char* name;
-  bool (*accepts)(const at::Tensor& x);  // of the cuda row; x is the first input
+  bool (*accepts)(const at::Tensor& x);  // the cuda row accepts the first input
   /// Returns inputs in fp64 on the CPU.
   std::function<Tensors()> inputs;
   /// Returns results and gradients.

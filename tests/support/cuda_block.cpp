@@ -25,7 +25,7 @@ struct Fiber {
   std::unique_ptr<char[]> stack;
   void* sanitizer_stack = nullptr;
   Wait wait = Wait::none;
-  float shuffles[2] = {0, 0};  // of the last two shuffles
+  float shuffles[2] = {0, 0};  // values of the last two shuffles
   std::size_t num_shuffles = 0;
 };
 

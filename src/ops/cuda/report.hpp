@@ -11,16 +11,16 @@ struct KernelFigures {
   std::string name;  // "rms_norm_forward<bf16>"
   std::string architecture;
   std::int64_t cubin_bytes = 0;
-  std::int64_t registers = 0;     // of a thread
-  std::int64_t shared_bytes = 0;  // static, of a block
+  std::int64_t registers = 0;     // per thread
+  std::int64_t shared_bytes = 0;  // static, per block
   std::int64_t spill_bytes = 0;   // stores and loads
   /// Resident warps of a multiprocessor, relative to the most, for blocks of the largest size
   /// without dynamic shared memory.
   double occupancy = 0;
 };
 
-/// Returns the architectures that figures() accepts: those that NVRTC knows and whose limits are in
-/// the table. "sm_90a" is sm_90 with the instructions of that architecture only.
+/// Returns the architectures that figures() accepts: those that NVRTC knows and that are in
+/// the table of limits. "sm_90a" is sm_90 with the instructions of that architecture only.
 std::vector<std::string> report_architectures();
 
 /// Returns the share of a multiprocessor's warps that can be resident. `architecture` must be in

@@ -7,7 +7,7 @@ namespace trireme::ops::cuda {
 struct GatedForward {
   const void* gate_up;  // [rows, 2 width]: the gates, then the inputs that they multiply
   void* y;              // [rows, width]
-  std::int64_t stride;  // of the rows of gate_up
+  std::int64_t stride;  // between the rows of gate_up
   std::int64_t width;
   std::int64_t activation;  // the index in ops/activations.hpp
 };
