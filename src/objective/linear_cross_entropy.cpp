@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "ops/cpu_rows.hpp"
+#include "ops/operations.hpp"
 #include "ops/product.hpp"
 
 namespace trireme::objective {
@@ -81,7 +82,8 @@ at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::T
                       const LinearCrossEntropySetup& setup, ops::Path path,
                       LinearCrossEntropyOutput& out, const at::Tensor& correct = {}) {
   const auto type = ops::accumulate_type(x);
-  const CrossEntropyRow& row = choose(path, kCrossEntropy, x);
+  const CrossEntropyRow& row =
+      choose(path_of(ops::Operation::cross_entropy, path), kCrossEntropy, x);
   if (setup.want_grads) {
     out.grad_x = at::empty_like(x, at::MemoryFormat::Contiguous);
     if (x.size(0) == 0 && setup.want_grad_weight)
