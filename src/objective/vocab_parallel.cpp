@@ -31,6 +31,40 @@ void subtract_largest(const at::Tensor& scores, comm::Communicator& group) {
   scores.sub_(largest.unsqueeze(1));
 }
 
+/// A chunk of rows, with this rank's logits [rows, local classes].
+struct Chunk {
+  at::Tensor logits;
+  at::Tensor targets;      // [rows] global classes
+  at::Tensor row_weights;  // [rows]; undefined: 1
+  at::Tensor losses;       // [rows] output: weighted losses
+};
+
+/// Computes the losses of a chunk. Returns grad_scale * d loss / d logits in the dtype of the
+/// logits; undefined without setup.want_grads. Collective over part.group.
+at::Tensor plain_chunk(const Chunk& chunk, const VocabShard& part,
+                       const LinearCrossEntropySetup& setup) {
+  const auto type = chunk.losses.scalar_type();
+  const auto [valid, own, picks] = row_targets(chunk.targets, part, chunk.logits.size(1));
+  at::Tensor scores = chunk.logits.to(type);  // [rows, this rank's classes]
+  subtract_largest(scores, part.group);
+  const at::Tensor sums = at::empty({2, scores.size(0)}, scores.options());
+  sums[1].copy_(scores.gather(1, picks).squeeze(1).masked_fill_(own.logical_not(), 0));
+  scores.exp_();
+  sums[0].copy_(scores.sum(1));
+  parallel::all_reduce(part.group, sums, comm::ReduceOp::sum, "loss sums")->wait();
+  at::Tensor loss = sums[0].log().sub_(sums[1]).masked_fill_(valid.logical_not(), 0);
+  at::Tensor factors = valid.to(type).mul_(setup.grad_scale);
+  if (chunk.row_weights.defined()) {
+    loss.mul_(chunk.row_weights);
+    factors.mul_(chunk.row_weights);
+  }
+  chunk.losses.copy_(loss);
+  if (!setup.want_grads) return {};
+  scores.div_(sums[0].unsqueeze(1));
+  scores.scatter_add_(1, picks, own.to(type).neg().unsqueeze(1));
+  return scores.mul_(factors.unsqueeze(1)).to(chunk.logits.scalar_type());
+}
+
 }  // namespace
 
 LinearCrossEntropyOutput vocab_parallel_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
@@ -50,27 +84,14 @@ LinearCrossEntropyOutput vocab_parallel_cross_entropy(const at::Tensor& x, const
   for (std::int64_t first = 0; first < x.size(0); first += setup.chunk_rows) {
     const std::int64_t rows = std::min(setup.chunk_rows, x.size(0) - first);
     const at::Tensor inputs = x.narrow(0, first, rows);
-    const auto [valid, own, picks] =
-        row_targets(targets.narrow(0, first, rows), part, weight.size(0));
-    at::Tensor scores = ops::product(inputs, weight.t()).to(type);  // [rows, this rank's classes]
-    subtract_largest(scores, part.group);
-    const at::Tensor sums = at::empty({2, rows}, scores.options());
-    sums[1].copy_(scores.gather(1, picks).squeeze(1).masked_fill_(own.logical_not(), 0));
-    scores.exp_();
-    sums[0].copy_(scores.sum(1));
-    parallel::all_reduce(part.group, sums, comm::ReduceOp::sum, "loss sums")->wait();
-    at::Tensor loss = sums[0].log().sub_(sums[1]).masked_fill_(valid.logical_not(), 0);
-    at::Tensor factors = valid.to(type).mul_(setup.grad_scale);
-    if (setup.row_weights.defined()) {
-      const at::Tensor weights = setup.row_weights.narrow(0, first, rows).to(type);
-      loss.mul_(weights);
-      factors.mul_(weights);
-    }
-    losses.narrow(0, first, rows).copy_(loss);
+    const at::Tensor weights = setup.row_weights.defined()
+                                   ? setup.row_weights.narrow(0, first, rows).to(type)
+                                   : at::Tensor();
+    const at::Tensor grad =
+        plain_chunk({ops::product(inputs, weight.t()), targets.narrow(0, first, rows), weights,
+                     losses.narrow(0, first, rows)},
+                    part, setup);
     if (!setup.want_grads) continue;
-    scores.div_(sums[0].unsqueeze(1));
-    scores.scatter_add_(1, picks, own.to(type).neg().unsqueeze(1));
-    const at::Tensor grad = scores.mul_(factors.unsqueeze(1)).to(x.scalar_type());
     const at::Tensor grad_rows = out.grad_x.narrow(0, first, rows);
     ops::put_product(grad, weight, grad_rows);
     if (setup.want_grad_weight) out.grad_weight.add_(ops::outer_product(grad, inputs));

@@ -23,6 +23,11 @@ constexpr std::array<std::string_view, 13> kComposites{
     "aten::new_zeros",      "aten::stack",     "aten::contiguous", "aten::masked_fill",
     "aten::constant_pad_nd"};
 
+/// Operations that launch nothing although their schema names no alias. min and max belong to the
+/// check of positions, which runs only on a CPU.
+constexpr std::array<std::string_view, 6> kFree{"aten::_unsafe_view", "aten::resize_", "aten::set_",
+                                                "aten::result_type",  "aten::min",     "aten::max"};
+
 /// The first argument is a table of which a call reads as much as it returns.
 constexpr std::array<std::string_view, 4> kSelections{"aten::index_select", "aten::gather",
                                                       "aten::embedding", "aten::index"};
@@ -72,8 +77,7 @@ enum class Kind { free, wait, composite, counted };
 Kind kind_of(const std::string& name, const c10::FunctionSchema& schema,
              const c10::OperatorHandle& handle) {
   if (name == "aten::_local_scalar_dense") return Kind::wait;
-  if (name.starts_with("aten::empty") || name.starts_with("aten::new_empty") ||
-      name == "aten::resize_" || name == "aten::set_" || name == "aten::result_type")
+  if (name.starts_with("aten::empty") || name.starts_with("aten::new_empty") || is_in(kFree, name))
     return Kind::free;
   if (is_in(kComposites, name)) return Kind::composite;
   if (handle.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd))

@@ -7,18 +7,19 @@
 //   fused  operations with a kernel in ops/cuda by the launches and bytes of that kernel
 //
 // Attention is ATen's flash attention in both columns, by formula (flash_attention()).
-// usage: bench_traffic [minimind-1024x16|gpt-124m]...
+// usage: bench_traffic [--list] [minimind-1024x16|gpt-124m]...
+//   --list  also print the ATen operations of an update with 3 layers and one row
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "bench/aten_recorder.hpp"
+#include "bench/fused_work.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "device/precision.hpp"
 #include "ops/attention.hpp"
@@ -28,15 +29,6 @@
 
 namespace trireme::bench {
 namespace {
-
-struct Shape {
-  std::string name;
-  model::ModelConfig model;
-  double rows = 0;
-  double length = 0;
-
-  [[nodiscard]] double tokens() const { return rows * length; }
-};
 
 /// Three factors of a run.
 struct Size {
@@ -118,7 +110,9 @@ Work count_update(const Shape& shape, const Size& size, const std::vector<ops::O
   Work sum;
   for (const auto& [name, one] : work) sum += one;
   if (names != nullptr) *names = work;
-  return sum - cpu_attention(shape, rows) * (size.layers * size.micro_steps);
+  Work cpu_only = cpu_attention(shape, rows);
+  cpu_only.host_waits += 2;  // the check of the positions in every layer
+  return sum - cpu_only * (size.layers * size.micro_steps);
 }
 
 /// Counts at the corners of sizes 1 and 2, from which at() extends linearly in each factor.
@@ -161,74 +155,6 @@ Counted counted(const Extension& extension, const Shape& shape) {
   return {micro_step, one - micro_step};
 }
 
-constexpr double kHalf = 2;   // bytes of bf16
-constexpr double kFloat = 4;  // bytes of fp32
-
-/// FlashAttention-2, forward and backward of all layers: one kernel forward; dO * O, the main
-/// kernel and the conversion of dQ from fp32 backward; with fewer key heads, two sums over groups.
-/// Half of the scores are masked. Source: aten/src/ATen/native/transformers/cuda/flash_attn.
-Work flash_attention(const Shape& shape) {
-  const model::ModelConfig& c = shape.model;
-  const double q = shape.tokens() * static_cast<double>(c.num_heads * c.head_dim);
-  const double k = shape.tokens() * static_cast<double>(c.num_kv_heads * c.head_dim);
-  const double lse = shape.tokens() * static_cast<double>(c.num_heads) * kFloat;
-  const bool groups = c.num_heads != c.num_kv_heads;
-  Work work;
-  work.launches = groups ? 6 : 4;
-  work.bytes = kHalf * (2 * q + 2 * k) + lse;                        // forward: q, k, v, out, lse
-  work.bytes += kHalf * 2 * q + lse + kFloat * q;                    // dO * O, clears fp32 dQ
-  work.bytes += kHalf * (2 * q + 2 * k) + 2 * lse + 2 * kFloat * q;  // q, k, v, dO, dQ
-  work.bytes += kHalf * 2 * q + kFloat * q + kHalf * q;  // dK, dV per query head; dQ to bf16
-  if (groups) work.bytes += kHalf * (2 * q + 2 * k);
-  const double forward = 4 * q * shape.length / 2;
-  work.flops = forward * 3.5;
-  return work * static_cast<double>(c.num_layers);
-}
-
-/// An operation with a kernel in ops/cuda, and the work of this kernel.
-struct FusedOperation {
-  ops::Operation operation;
-  std::function<Counted(const Shape& shape)> work;
-};
-
-double width(std::int64_t size) {
-  return static_cast<double>(size);
-}
-
-/// The launches and bytes of the kernels, as src/ops/cuda defines them.
-std::vector<FusedOperation> fused_operations() {
-  using enum ops::Operation;
-  return {
-      {rms_norm,
-       [](const Shape& s) {
-         const double x = s.tokens() * width(s.model.hidden_size) * kHalf;
-         // Forward: x -> y, or x, residual -> sum, y. Backward: dy, x -> dx, or dy, dsum, sum -> dx,
-         // then a sum of the weight gradients of the blocks.
-         const double norms = width(s.model.num_layers) + 1;
-         const double added = width(s.model.num_layers);
-         Work work;
-         work.launches = 3 * (norms + added);
-         work.bytes = norms * 5 * x + added * 8 * x;
-         return Counted{work, {}};
-       }},
-      {rope,
-       [](const Shape& s) {
-         const model::ModelConfig& c = s.model;
-         Work work;
-         work.launches = 2;
-         work.bytes = 4 * s.tokens() * width((c.num_heads + c.num_kv_heads) * c.head_dim) * kHalf;
-         return Counted{work * width(c.num_layers), {}};
-       }},
-      {gated_activation,
-       [](const Shape& s) {
-         Work work;
-         work.launches = 2;
-         work.bytes = 8 * s.tokens() * width(s.model.intermediate_size) * kHalf;
-         return Counted{work * width(s.model.num_layers), {}};
-       }},
-  };
-}
-
 struct Device {
   const char* name;
   double flops;  // dense bf16, data sheet
@@ -265,7 +191,7 @@ void print_row(const std::string& name, const Work& plain, const Work* fused) {
   if (fused != nullptr) std::printf(" %.0f | %.2f |\n", fused->launches, fused->bytes / 1e9);
 }
 
-void report(const Shape& shape) {
+void report(const Shape& shape, bool lists_operations) {
   std::vector<ops::Operation> all;
   for (std::size_t i = 0; i < ops::kOperations.size(); ++i)
     if (static_cast<ops::Operation>(i) != ops::Operation::attention)
@@ -273,7 +199,8 @@ void report(const Shape& shape) {
   const Extension plain_extension(shape, all);
   const Size check{3, 1, 1};
   const Work expected = plain_extension.at(check);
-  const Work found = count_update(shape, check, all);
+  WorkByName names;
+  const Work found = count_update(shape, check, all, &names);
   if (expected.launches != found.launches || std::abs(expected.bytes / found.bytes - 1) > 1e-12) {
     std::fprintf(
         stderr,
@@ -282,6 +209,11 @@ void report(const Shape& shape) {
     std::exit(1);
   }
   const Counted plain = counted(plain_extension, shape);
+  if (lists_operations) {
+    for (const auto& [name, work] : names)
+      std::printf("%-40s %8.0f launches %10.3f GB %4.0f waits\n", name.c_str(), work.launches,
+                  work.bytes / 1e9, work.host_waits);
+  }
   const Work attention = flash_attention(shape);
   std::printf("\n## %s: %.0f x %.0f tokens, %.1f M parameters\n\n", shape.name.c_str(), shape.rows,
               shape.length, shape.model.num_parameters_wide() / 1e6);
@@ -289,18 +221,10 @@ void report(const Shape& shape) {
       "| | plain launches | plain GB | fused launches | fused GB |\n|---|---|---|---|---|\n");
   Counted fused = plain;
   for (const FusedOperation& one : fused_operations()) {
-    std::vector<ops::Operation> others;
-    for (const ops::Operation operation : all)
-      if (operation != one.operation) others.push_back(operation);
-    const Counted without = counted(Extension(shape, others), shape);
-    const Counted own{plain.micro_step - without.micro_step, plain.update - without.update};
-    const Counted kernel = one.work(shape);
-    const Work own_sum = own.micro_step + own.update;
-    const Work kernel_sum = kernel.micro_step + kernel.update;
-    print_row(std::string(ops::kOperations.at(static_cast<std::size_t>(one.operation))), own_sum,
-              &kernel_sum);
-    fused.micro_step = fused.micro_step - own.micro_step + kernel.micro_step;
-    fused.update = fused.update - own.update + kernel.update;
+    const Work own = plain_work(shape, one);
+    const Work kernel = one.fused(shape);
+    print_row(one.name, own, &kernel);
+    fused.micro_step = fused.micro_step - own + kernel;
   }
   print_row("flash attention", attention, &attention);
   const Work plain_micro = plain.micro_step + attention;
@@ -360,6 +284,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   std::vector<std::string> names(argv + 1, argv + argc);
+  const bool lists_operations = std::erase(names, "--list") > 0;
   if (names.empty()) names = {"minimind-1024x16", "gpt-124m"};
-  for (const std::string& name : names) bench::report(bench::shape_named(name));
+  for (const std::string& name : names) bench::report(bench::shape_named(name), lists_operations);
 }
