@@ -32,14 +32,14 @@ struct FusedOperation {
   std::function<void(const Shape& shape, std::int64_t rows)> plain_layer;
   /// Runs it as the model does outside its layers; may be empty.
   std::function<void(const Shape& shape, std::int64_t rows)> plain_rest;
-  /// Returns the work of the kernels in a micro-step.
+  /// Returns the work of the kernels in a gradient-accumulation step.
   Work (*fused)(const Shape& shape);
 };
 
 /// Returns the operations with kernels, with launches and bytes as src/ops/cuda defines them.
 std::vector<FusedOperation> fused_operations();
 
-/// Returns the work of the plain operation in a micro-step, which is linear in the rows.
+/// Returns the work of the plain operation in a gradient-accumulation step, which is linear in the rows.
 Work plain_work(const Shape& shape, const FusedOperation& operation);
 
 }  // namespace trireme::bench

@@ -172,7 +172,7 @@ constexpr double kFlashShare = 0.45;
 /// Time between two launches of one host thread, in seconds.
 constexpr double kLaunch_s = 5e-6;
 
-/// Returns the estimated time of an update with one micro-step, in seconds. `ideal`: all peaks are
+/// Returns the estimated time of an update with one gradient-accumulation step, in seconds. `ideal`: all peaks are
 /// reached, which is a lower bound.
 double step_s(const Device& device, const Work& step, const Work& attention, bool ideal) {
   const double bytes_per_s = device.bytes_per_s * (ideal ? 1 : kBandwidthShare);
