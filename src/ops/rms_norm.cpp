@@ -4,6 +4,7 @@
 
 #include "core/error.hpp"
 #include "ops/cpu_rows.hpp"
+#include "ops/cuda/rms_norm.hpp"
 #include "ops/operations.hpp"
 
 namespace trireme::ops {
@@ -102,6 +103,7 @@ struct RmsNormRow {
 
 constexpr std::array kRmsNorm{
     RmsNormRow{cpu_accepts, cpu_norm, cpu_norm_backward},
+    RmsNormRow{cuda::accepts_norm, cuda::norm, cuda::norm_backward},
     RmsNormRow{nullptr, plain_norm, plain_norm_backward},
 };
 

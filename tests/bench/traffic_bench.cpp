@@ -262,6 +262,7 @@ Shape shape_named(const std::string& name) {
     shape.model.num_heads = 12;
     shape.model.num_kv_heads = 12;
     shape.model.head_dim = 64;
+    shape.model.intermediate_size = 2048;  // 8 / 3 of the width
     shape.rows = 64;
     model::resolve(shape.model, 50304);
   } else {
