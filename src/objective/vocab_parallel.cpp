@@ -4,73 +4,17 @@
 
 #include <algorithm>
 
+#include "objective/vocab_chunk.hpp"
 #include "ops/product.hpp"
 #include "parallel/collectives.hpp"
 
 namespace trireme::objective {
-namespace {
-
-/// Targets of the rows [rows] of one chunk.
-struct RowTargets {
-  at::Tensor valid;  // true if the row has a loss
-  at::Tensor own;    // true if the target class is on this rank
-  at::Tensor picks;  // [rows, 1] local class index, 0 if the class is on another rank
-};
-
-RowTargets row_targets(const at::Tensor& targets, const VocabShard& part, std::int64_t classes) {
-  const at::Tensor valid = targets.ne(kIgnoredTarget);
-  const at::Tensor local = targets - part.first;
-  const at::Tensor own = valid.logical_and(local.ge(0)).logical_and(local.lt(classes));
-  return {valid, own, local.masked_fill(own.logical_not(), 0).unsqueeze(1)};
-}
-
-/// Subtracts from each row of `scores` the maximum over all ranks.
-void subtract_largest(const at::Tensor& scores, comm::Communicator& group) {
-  const at::Tensor largest = scores.amax(1);
-  parallel::all_reduce(group, largest, comm::ReduceOp::max, "loss maxima")->wait();
-  scores.sub_(largest.unsqueeze(1));
-}
-
-/// A chunk of rows, with this rank's logits [rows, local classes].
-struct Chunk {
-  at::Tensor logits;
-  at::Tensor targets;      // [rows] global classes
-  at::Tensor row_weights;  // [rows]; undefined: 1
-  at::Tensor losses;       // [rows] output: weighted losses
-};
-
-/// Computes the losses of a chunk. Returns grad_scale * d loss / d logits in the dtype of the
-/// logits; undefined without setup.want_grads. Collective over part.group.
-at::Tensor plain_chunk(const Chunk& chunk, const VocabShard& part,
-                       const LinearCrossEntropySetup& setup) {
-  const auto type = chunk.losses.scalar_type();
-  const auto [valid, own, picks] = row_targets(chunk.targets, part, chunk.logits.size(1));
-  at::Tensor scores = chunk.logits.to(type);  // [rows, this rank's classes]
-  subtract_largest(scores, part.group);
-  const at::Tensor sums = at::empty({2, scores.size(0)}, scores.options());
-  sums[1].copy_(scores.gather(1, picks).squeeze(1).masked_fill_(own.logical_not(), 0));
-  scores.exp_();
-  sums[0].copy_(scores.sum(1));
-  parallel::all_reduce(part.group, sums, comm::ReduceOp::sum, "loss sums")->wait();
-  at::Tensor loss = sums[0].log().sub_(sums[1]).masked_fill_(valid.logical_not(), 0);
-  at::Tensor factors = valid.to(type).mul_(setup.grad_scale);
-  if (chunk.row_weights.defined()) {
-    loss.mul_(chunk.row_weights);
-    factors.mul_(chunk.row_weights);
-  }
-  chunk.losses.copy_(loss);
-  if (!setup.want_grads) return {};
-  scores.div_(sums[0].unsqueeze(1));
-  scores.scatter_add_(1, picks, own.to(type).neg().unsqueeze(1));
-  return scores.mul_(factors.unsqueeze(1)).to(chunk.logits.scalar_type());
-}
-
-}  // namespace
 
 LinearCrossEntropyOutput vocab_parallel_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
                                                       const at::Tensor& targets,
                                                       const VocabShard& part,
-                                                      const LinearCrossEntropySetup& setup) {
+                                                      const LinearCrossEntropySetup& setup,
+                                                      ops::Path path) {
   const at::NoGradGuard no_grad;
   check_targets(targets, part.classes);
   const auto type = ops::accumulate_type(x);
@@ -88,9 +32,9 @@ LinearCrossEntropyOutput vocab_parallel_cross_entropy(const at::Tensor& x, const
                                    ? setup.row_weights.narrow(0, first, rows).to(type)
                                    : at::Tensor();
     const at::Tensor grad =
-        plain_chunk({ops::product(inputs, weight.t()), targets.narrow(0, first, rows), weights,
+        vocab_chunk({ops::product(inputs, weight.t()), targets.narrow(0, first, rows), weights,
                      losses.narrow(0, first, rows)},
-                    part, setup);
+                    part, setup, path);
     if (!setup.want_grads) continue;
     const at::Tensor grad_rows = out.grad_x.narrow(0, first, rows);
     ops::put_product(grad, weight, grad_rows);

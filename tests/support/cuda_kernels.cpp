@@ -3,7 +3,9 @@
 #include "support/cuda_launcher.hpp"
 //
 #include "ops/cuda/column_sums.hpp"
+#include "ops/cuda/cross_entropy.hpp"
 #include "ops/cuda/kernels/column_sums.cu"
+#include "ops/cuda/kernels/cross_entropy.cu"
 #include "ops/cuda/kernels/rms_norm.cu"
 #include "ops/cuda/rms_norm.hpp"
 
@@ -13,6 +15,9 @@ using namespace ops::cuda;
 
 HostLauncher::HostLauncher() {
   add(kColumnSums, column_sums<float>);
+  add(kCrossEntropy, cross_entropy<Bf16>, cross_entropy<Half>, cross_entropy<float>);
+  add(kClassStatistics, class_statistics<Bf16>, class_statistics<Half>, class_statistics<float>);
+  add(kClassGradient, class_gradient<Bf16>, class_gradient<Half>, class_gradient<float>);
   add(kRmsNormForward, rms_norm_forward<Bf16>, rms_norm_forward<Half>, rms_norm_forward<float>);
   add(kRmsNormBackward, rms_norm_backward<Bf16>, rms_norm_backward<Half>, rms_norm_backward<float>);
   set_launcher(this);

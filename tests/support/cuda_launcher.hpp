@@ -41,7 +41,7 @@ class HostLauncher : public ops::cuda::Launcher {
   /// Adds the function of a kernel that is fp32 only.
   template <class Arguments>
   void add(const ops::cuda::KernelOf<Arguments>& kernel, void (*f32)(const Arguments&)) {
-    functions_[&kernel] = {{}, {}, bind(f32)};
+    functions_[&kernel] = std::array<Function, 3>{Function{}, Function{}, bind(f32)};
   }
 
   bool has(const ops::cuda::Kernel&, ops::cuda::Element, at::Device) override { return true; }
