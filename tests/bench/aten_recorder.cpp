@@ -99,7 +99,7 @@ double flops_of(const std::string& name, const std::vector<c10::IValue>& inputs)
 
 struct Call : at::ObserverContext {
   bool counted = false;
-  bool inside = false;  // of a counted operation
+  bool inside = false;  // belongs to a counted operation
   std::string name;
   Work work;
   bool reads_output_size = false;  // the table of a selection

@@ -12,7 +12,7 @@ struct Work {
   double launches = 0;
   double bytes = 0;          // read and written in device memory, if each operand passes once
   double product_bytes = 0;  // the part of matrix products
-  double flops = 0;          // of matrix products
+  double flops = 0;          // operations of matrix products
   double host_waits = 0;     // reads of a device value by the host
 
   Work& operator+=(const Work& other) {

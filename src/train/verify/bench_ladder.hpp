@@ -12,7 +12,7 @@ struct LadderRung {
   double step_time_s = 0;      // median over the rounds, of the slowest rank
   double loss = 0;             // mean loss of the last round
   double loss_delta = 0;       // largest difference of the loss to rung "none" in one round
-  double grad_norm_delta = 0;  // the same of the gradient norm, divided by the norm
+  double grad_norm_delta = 0;  // largest relative difference of the gradient norm
 };
 
 /// Measures the step time with all fast paths, then with each of them off. All rungs of a round

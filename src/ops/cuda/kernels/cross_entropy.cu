@@ -5,7 +5,7 @@ namespace trireme::ops::cuda {
 
 struct SoftmaxSums {
   float largest;
-  float sum;  // of exp(logit - largest)
+  float sum;  // sum of exp(logit - largest)
 };
 
 /// Reads the row once. All threads of the block must call it, and all get the result.
@@ -61,7 +61,7 @@ void cross_entropy(const CrossEntropy& a) {
   T* logits = typed<T>(a.logits) + blockIdx.x * a.width;
   const std::int64_t target = a.targets[blockIdx.x];
   SoftmaxSums sums{0, 1};
-  if (target >= 0) {  // the same for all threads
+  if (target >= 0) {  // all threads of the block take this branch together
     sums = softmax_sums(logits, a.width);
     if (threadIdx.x == 0)
       a.losses[blockIdx.x] = logf(sums.sum) + (sums.largest - widen(logits[target]));
