@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "ops/attention/kernels.hpp"
+#include "ops/operations.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -52,7 +53,7 @@ constexpr std::array<AttentionRow, 5> kAttention{{
 constexpr AttentionRow kPlain{at::kCPU, at::kDouble, any_shape, plain_forward, plain_backward};
 
 const AttentionRow& find_attention(Path path, const at::Tensor& q, const AttentionSetup& setup) {
-  if (path == Path::plain) return kPlain;
+  if (path_of(Operation::attention, path) == Path::plain) return kPlain;
   const auto* const found =
       std::find_if(kAttention.begin(), kAttention.end(), [&](const AttentionRow& row) {
         return row.device == q.device().type() && row.dtype == q.scalar_type() &&
@@ -131,7 +132,8 @@ AttentionGrads attention_backward(const at::Tensor& grad_out, const at::Tensor& 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionSetup& setup, Path path) {
   check_shapes(q, k, v, setup);
-  if (path == Path::fast && takes_library(q, k, setup)) return library_attention(q, k, v, setup);
+  if (path_of(Operation::attention, path) == Path::fast && takes_library(q, k, setup))
+    return library_attention(q, k, v, setup);
   return AttentionFunction::apply(q, k, v, setup, path);
 }
 

@@ -1,6 +1,7 @@
 #include <array>
 
 #include "ops/cuda/column_sums.hpp"
+#include "ops/cuda/cross_entropy.hpp"
 #include "ops/cuda/gated_activation.hpp"
 #include "ops/cuda/kernel.hpp"
 #include "ops/cuda/rms_norm.hpp"
@@ -9,9 +10,9 @@
 namespace trireme::ops::cuda {
 
 std::span<const Kernel* const> all_kernels() {
-  static constexpr std::array<const Kernel*, 7> kKernels{
-      &kColumnSums,    &kGatedForward,   &kGatedBackward,  &kHeadsForward,
-      &kHeadsBackward, &kRmsNormForward, &kRmsNormBackward};
+  static constexpr std::array<const Kernel*, 10> kKernels{
+      &kColumnSums,    &kCrossEntropy, &kClassStatistics, &kClassGradient,  &kGatedForward,
+      &kGatedBackward, &kHeadsForward, &kHeadsBackward,   &kRmsNormForward, &kRmsNormBackward};
   return kKernels;
 }
 
