@@ -51,7 +51,7 @@ TEST(CudaRmsNorm, EqualsThePlainPathForOddSizes) {
 TEST(CudaRmsNorm, AddsSeveralRowsPerBlockAndWithoutSharedMemory) {
   at::manual_seed(2);
   HostLauncher host;
-  expect_norm_equals_plain({1027, 9}, true, {at::kFloat, 1e-5}, "2 rows per block ");
+  expect_norm_equals_plain({1027, 130}, true, {at::kFloat, 1e-5}, "2 rows per block ");
   host.shared_limit = 4096;
   expect_norm_equals_plain({3, 1040}, true, {at::kFloat, 1e-5}, "sums in global memory ");
 }
