@@ -47,7 +47,9 @@ int main(int argc, char** argv) {
     add_verify_layout_command(line, launch);
     add_bench_generate_command(line);
     add_bench_step_command(line, launch, *options.activity);
+    add_bench_ladder_command(line, launch);
     add_eval_command(line, launch);
+    add_kernels_command(line);
     add_job_commands(line);
     add_doctor_command(line, launch);
     add_dpo_reference_command(line, launch);

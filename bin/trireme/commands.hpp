@@ -25,7 +25,9 @@ void add_bench_generate_command(config::CommandLine& line);
 /// `activity` is the activity of the ranks of `launch`.
 void add_bench_step_command(config::CommandLine& line, comm::Launch& launch,
                             comm::Activity& activity);
+void add_bench_ladder_command(config::CommandLine& line, comm::Launch& launch);
 void add_eval_command(config::CommandLine& line, comm::Launch& launch);
+void add_kernels_command(config::CommandLine& line);
 void add_job_commands(config::CommandLine& line);
 void add_doctor_command(config::CommandLine& line, comm::Launch& launch);
 void add_dpo_reference_command(config::CommandLine& line, comm::Launch& launch);

@@ -6,9 +6,11 @@ namespace trireme::config {
 
 /// All TRIREME_ variables that are not configuration keys: variables of programs, scripts, builds
 /// and tests. A test compares this list with slurm/, bin/ and all getenv calls.
-inline constexpr std::array<std::string_view, 28> kProgramVariables{
+inline constexpr std::array<std::string_view, 29> kProgramVariables{
     // programs: failure injection
     "TRIREME_FAULT", "TRIREME_ALLOW_FAULTS",
+    // programs: directory of compiled CUDA kernels
+    "TRIREME_KERNEL_CACHE",
     // a key that programs without the configuration read, too
     "TRIREME_TRAIN_START_TIMEOUT_S",
     // slurm/env.sh

@@ -30,23 +30,11 @@
 #include "device/cpu_peak.hpp"
 #include "device/cuda_library.hpp"
 #include "device/own_pages.hpp"
+#include "device/peak_table.hpp"
 #include "ops/path.hpp"
 
 namespace trireme::device {
 namespace {
-
-struct PeakRow {
-  std::string_view name;  // a part of the device name
-  double dense_bf16;
-};
-
-/// Dense peaks from data sheets. The more specific name comes first, as form factors differ.
-constexpr std::array<PeakRow, 6> kPeaks{{{"H100 PCIe", 756e12},
-                                         {"H100 NVL", 835e12},
-                                         {"H100", 989.4e12},
-                                         {"H200", 989.4e12},
-                                         {"A100", 312e12},
-                                         {"3090", 71e12}}};
 
 #ifdef TRIREME_HAVE_CUDA
 cudaDeviceProp properties_of(at::Device device) {
@@ -210,12 +198,7 @@ void finish_work(at::Device device) {
 double known_peak_flops([[maybe_unused]] at::Device device,
                         [[maybe_unused]] at::ScalarType compute) {
 #ifdef TRIREME_HAVE_CUDA
-  if (device.is_cuda() && (compute == at::kBFloat16 || compute == at::kHalf)) {
-    const std::string name = device_name(device);
-    for (const PeakRow& row : kPeaks) {
-      if (name.find(row.name) != std::string_view::npos) return row.dense_bf16;
-    }
-  }
+  if (device.is_cuda()) return data_sheet_flops(device_name(device), compute);
 #endif
   return 0;
 }

@@ -4,6 +4,8 @@
 
 #include "core/error.hpp"
 #include "ops/cpu_rows.hpp"
+#include "ops/cuda/cross_entropy.hpp"
+#include "ops/operations.hpp"
 #include "ops/product.hpp"
 
 namespace trireme::objective {
@@ -64,15 +66,28 @@ at::Tensor cpu_chunk(const at::Tensor& logits, const at::Tensor& targets,
   return logits;
 }
 
+/// Like cpu_chunk, with a kernel of ops/cuda.
+at::Tensor cuda_chunk(const at::Tensor& logits, const at::Tensor& targets,
+                      const at::Tensor& row_weights, const at::Tensor& losses,
+                      const LinearCrossEntropySetup& setup) {
+  ops::cuda::cross_entropy(logits, targets, row_weights, losses, setup.grad_scale,
+                           setup.want_grads);
+  return logits;
+}
+
 struct CrossEntropyRow {
   bool (*accepts)(const at::Tensor& x);
+  /// Rows of a chunk at least. A GPU adds a weight gradient of every chunk in its own memory, which
+  /// takes longer than the logits of few rows.
+  std::int64_t least_rows;
   at::ScalarType (*loss_type)(const at::Tensor& x);
   decltype(&plain_chunk) chunk;
 };
 
 constexpr std::array kCrossEntropy{
-    CrossEntropyRow{ops::cpu_accepts, [](const at::Tensor&) { return at::kDouble; }, cpu_chunk},
-    CrossEntropyRow{nullptr, ops::accumulate_type, plain_chunk},
+    CrossEntropyRow{ops::cpu_accepts, 1, [](const at::Tensor&) { return at::kDouble; }, cpu_chunk},
+    CrossEntropyRow{ops::cuda::accepts_cross_entropy, 4096, ops::accumulate_type, cuda_chunk},
+    CrossEntropyRow{nullptr, 1, ops::accumulate_type, plain_chunk},
 };
 
 /// Returns the loss of every row, [N] (fast path: fp64), and computes the requested gradients. If
@@ -81,7 +96,8 @@ at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::T
                       const LinearCrossEntropySetup& setup, ops::Path path,
                       LinearCrossEntropyOutput& out, const at::Tensor& correct = {}) {
   const auto type = ops::accumulate_type(x);
-  const CrossEntropyRow& row = choose(path, kCrossEntropy, x);
+  const CrossEntropyRow& row =
+      choose(path_of(ops::Operation::cross_entropy, path), kCrossEntropy, x);
   if (setup.want_grads) {
     out.grad_x = at::empty_like(x, at::MemoryFormat::Contiguous);
     if (x.size(0) == 0 && setup.want_grad_weight)
@@ -91,8 +107,8 @@ at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::T
   const auto targets_in_order = targets.contiguous();
   const auto weights_in_order =
       setup.row_weights.defined() ? setup.row_weights.to(type).contiguous() : at::Tensor();
-  const auto rows_per_chunk =
-      path == ops::Path::plain ? std::max<std::int64_t>(x.size(0), 1) : setup.chunk_rows;
+  const auto rows_per_chunk = path == ops::Path::plain ? std::max<std::int64_t>(x.size(0), 1)
+                                                       : std::max(setup.chunk_rows, row.least_rows);
   for (std::int64_t first = 0; first < x.size(0); first += rows_per_chunk) {
     const auto rows = std::min(rows_per_chunk, x.size(0) - first);
     const auto inputs = x.narrow(0, first, rows);

@@ -4,39 +4,17 @@
 
 #include <algorithm>
 
+#include "objective/vocab_chunk.hpp"
 #include "ops/product.hpp"
 #include "parallel/collectives.hpp"
 
 namespace trireme::objective {
-namespace {
-
-/// Targets of the rows [rows] of one chunk.
-struct RowTargets {
-  at::Tensor valid;  // true if the row has a loss
-  at::Tensor own;    // true if the target class is on this rank
-  at::Tensor picks;  // [rows, 1] local class index, 0 if the class is on another rank
-};
-
-RowTargets row_targets(const at::Tensor& targets, const VocabShard& part, std::int64_t classes) {
-  const at::Tensor valid = targets.ne(kIgnoredTarget);
-  const at::Tensor local = targets - part.first;
-  const at::Tensor own = valid.logical_and(local.ge(0)).logical_and(local.lt(classes));
-  return {valid, own, local.masked_fill(own.logical_not(), 0).unsqueeze(1)};
-}
-
-/// Subtracts from each row of `scores` the maximum over all ranks.
-void subtract_largest(const at::Tensor& scores, comm::Communicator& group) {
-  const at::Tensor largest = scores.amax(1);
-  parallel::all_reduce(group, largest, comm::ReduceOp::max, "loss maxima")->wait();
-  scores.sub_(largest.unsqueeze(1));
-}
-
-}  // namespace
 
 LinearCrossEntropyOutput vocab_parallel_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
                                                       const at::Tensor& targets,
                                                       const VocabShard& part,
-                                                      const LinearCrossEntropySetup& setup) {
+                                                      const LinearCrossEntropySetup& setup,
+                                                      ops::Path path) {
   const at::NoGradGuard no_grad;
   if (!setup.targets_checked) check_targets(targets, part.classes);
   const auto type = ops::accumulate_type(x);
@@ -50,27 +28,14 @@ LinearCrossEntropyOutput vocab_parallel_cross_entropy(const at::Tensor& x, const
   for (std::int64_t first = 0; first < x.size(0); first += setup.chunk_rows) {
     const std::int64_t rows = std::min(setup.chunk_rows, x.size(0) - first);
     const at::Tensor inputs = x.narrow(0, first, rows);
-    const auto [valid, own, picks] =
-        row_targets(targets.narrow(0, first, rows), part, weight.size(0));
-    at::Tensor scores = ops::product(inputs, weight.t()).to(type);  // [rows, this rank's classes]
-    subtract_largest(scores, part.group);
-    const at::Tensor sums = at::empty({2, rows}, scores.options());
-    sums[1].copy_(scores.gather(1, picks).squeeze(1).masked_fill_(own.logical_not(), 0));
-    scores.exp_();
-    sums[0].copy_(scores.sum(1));
-    parallel::all_reduce(part.group, sums, comm::ReduceOp::sum, "loss sums")->wait();
-    at::Tensor loss = sums[0].log().sub_(sums[1]).masked_fill_(valid.logical_not(), 0);
-    at::Tensor factors = valid.to(type).mul_(setup.grad_scale);
-    if (setup.row_weights.defined()) {
-      const at::Tensor weights = setup.row_weights.narrow(0, first, rows).to(type);
-      loss.mul_(weights);
-      factors.mul_(weights);
-    }
-    losses.narrow(0, first, rows).copy_(loss);
+    const at::Tensor weights = setup.row_weights.defined()
+                                   ? setup.row_weights.narrow(0, first, rows).to(type)
+                                   : at::Tensor();
+    const at::Tensor grad =
+        vocab_chunk({ops::product(inputs, weight.t()), targets.narrow(0, first, rows), weights,
+                     losses.narrow(0, first, rows)},
+                    part, setup, path);
     if (!setup.want_grads) continue;
-    scores.div_(sums[0].unsqueeze(1));
-    scores.scatter_add_(1, picks, own.to(type).neg().unsqueeze(1));
-    const at::Tensor grad = scores.mul_(factors.unsqueeze(1)).to(x.scalar_type());
     const at::Tensor grad_rows = out.grad_x.narrow(0, first, rows);
     ops::put_product(grad, weight, grad_rows);
     if (setup.want_grad_weight) out.grad_weight.add_(ops::outer_product(grad, inputs));

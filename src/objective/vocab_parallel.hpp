@@ -17,13 +17,15 @@ struct VocabShard {
 /// Every rank returns the whole loss. grad_x is the partial gradient of the local classes, which
 /// the caller sums over ranks; grad_weight is the gradient of the local rows. Throws like
 /// linear_cross_entropy. Source: Shoeybi et al., "Megatron-LM", 2019, section 3.
-LinearCrossEntropyOutput vocab_parallel_cross_entropy(
-    const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
-    const VocabShard& part, const LinearCrossEntropySetup& setup);
+LinearCrossEntropyOutput vocab_parallel_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
+                                                      const at::Tensor& targets,
+                                                      const VocabShard& part,
+                                                      const LinearCrossEntropySetup& setup,
+                                                      ops::Path path = ops::Path::fast);
 
 /// Like token_scores, with the classes split over a group; equal results on all ranks.
 TokenScores vocab_parallel_token_scores(const at::Tensor& x, const at::Tensor& weight,
-                                             const at::Tensor& targets, const VocabShard& part,
-                                             const TokenScoresSetup& setup);
+                                        const at::Tensor& targets, const VocabShard& part,
+                                        const TokenScoresSetup& setup);
 
 }  // namespace trireme::objective

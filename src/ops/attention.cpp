@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "ops/attention/memo.hpp"
+#include "ops/operations.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -68,7 +69,7 @@ void warn_of_cost(const at::Tensor& q) {
 }
 
 const AttentionRow& find_attention(Path path, const at::Tensor& q, const AttentionSetup& setup) {
-  if (path == Path::plain) return kPlain;
+  if (path_of(Operation::attention, path) == Path::plain) return kPlain;
   const auto* const found =
       std::find_if(kAttention.begin(), kAttention.end(), [&](const AttentionRow& row) {
         return row.device == q.device().type() && row.dtype == q.scalar_type() &&
@@ -149,7 +150,8 @@ AttentionGrads attention_backward(const at::Tensor& grad_out, const at::Tensor& 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionSetup& setup, Path path) {
   check_shapes(q, k, v, setup);
-  if (path == Path::fast && takes_library(q, k, setup)) return library_attention(q, k, v, setup);
+  if (path_of(Operation::attention, path) == Path::fast && takes_library(q, k, setup))
+    return library_attention(q, k, v, setup);
   return AttentionFunction::apply(q, k, v, setup, path);
 }
 

@@ -8,6 +8,7 @@
 #include "core/error.hpp"
 #include "core/philox.hpp"
 #include "ops/cpu_rows.hpp"
+#include "ops/operations.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -152,7 +153,7 @@ std::uint64_t dropout_key(const DropoutMask& mask) {
 at::Tensor dropout_apply(const at::Tensor& x, const DropoutMask& mask, Path path) {
   check_mask(x, mask);
   const at::NoGradGuard no_grad;
-  return choose(path, kDropout, x, mask).apply(x, mask);
+  return choose(path_of(Operation::dropout, path), kDropout, x, mask).apply(x, mask);
 }
 
 at::Tensor dropout_philox(const at::Tensor& x, const DropoutMask& mask, Path path) {

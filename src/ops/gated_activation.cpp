@@ -5,6 +5,8 @@
 
 #include "core/error.hpp"
 #include "ops/cpu_rows.hpp"
+#include "ops/cuda/gated_activation.hpp"
+#include "ops/operations.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -106,6 +108,7 @@ struct GatedRow {
 
 constexpr std::array kGated{
     GatedRow{cpu_accepts, cpu_gated, cpu_gated_backward},
+    GatedRow{cuda::accepts_gated, cuda::gated, cuda::gated_backward},
     GatedRow{nullptr, plain_gated, plain_gated_backward},
 };
 
@@ -140,7 +143,8 @@ Activation find_activation(std::string_view name) {
 at::Tensor gated_forward(const at::Tensor& gate_up, Activation activation, Path path) {
   halves(gate_up);
   const at::NoGradGuard no_grad;
-  return choose(path, kGated, gate_up).forward(gate_up, activation);
+  return choose(path_of(Operation::gated_activation, path), kGated, gate_up)
+      .forward(gate_up, activation);
 }
 
 at::Tensor gated_backward(const at::Tensor& grad_y, const at::Tensor& gate_up,
@@ -152,7 +156,8 @@ at::Tensor gated_backward(const at::Tensor& grad_y, const at::Tensor& gate_up,
          gate.sizes(), gate.scalar_type(), grad_y.sizes(), grad_y.scalar_type());
   }
   const at::NoGradGuard no_grad;
-  return choose(path, kGated, gate_up).backward(grad_y, gate_up, activation);
+  return choose(path_of(Operation::gated_activation, path), kGated, gate_up)
+      .backward(grad_y, gate_up, activation);
 }
 
 at::Tensor gated_activation(const at::Tensor& gate_up, Activation activation, Path path) {

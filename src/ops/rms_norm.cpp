@@ -4,6 +4,8 @@
 
 #include "core/error.hpp"
 #include "ops/cpu_rows.hpp"
+#include "ops/cuda/rms_norm.hpp"
+#include "ops/operations.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -101,6 +103,7 @@ struct RmsNormRow {
 
 constexpr std::array kRmsNorm{
     RmsNormRow{cpu_accepts, cpu_norm, cpu_norm_backward},
+    RmsNormRow{cuda::accepts_norm, cuda::norm, cuda::norm_backward},
     RmsNormRow{nullptr, plain_norm, plain_norm_backward},
 };
 
@@ -111,7 +114,7 @@ AddRmsNormOutput add_rms_norm_forward(const at::Tensor& x, const at::Tensor& res
   check_norm(x, weight);
   if (residual.defined()) check_norm(residual, weight);
   const at::NoGradGuard no_grad;
-  return choose(path, kRmsNorm, x).forward(x, residual, weight, eps);
+  return choose(path_of(Operation::rms_norm, path), kRmsNorm, x).forward(x, residual, weight, eps);
 }
 
 RmsNormGrads add_rms_norm_backward(const at::Tensor& grad_y, const at::Tensor& grad_sum,
@@ -120,7 +123,8 @@ RmsNormGrads add_rms_norm_backward(const at::Tensor& grad_y, const at::Tensor& g
   check_norm(sum, weight);
   check_norm(grad_y, weight);
   const at::NoGradGuard no_grad;
-  return choose(path, kRmsNorm, sum).backward(grad_y, grad_sum, sum, weight, rstd);
+  return choose(path_of(Operation::rms_norm, path), kRmsNorm, sum)
+      .backward(grad_y, grad_sum, sum, weight, rstd);
 }
 
 RmsNormOutput rms_norm_forward(const at::Tensor& x, const at::Tensor& weight, double eps,

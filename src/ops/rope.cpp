@@ -7,6 +7,8 @@
 
 #include "core/error.hpp"
 #include "ops/cpu_rows.hpp"
+#include "ops/cuda/rope.hpp"
+#include "ops/operations.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -202,6 +204,7 @@ struct QkNormRopeRow {
 
 constexpr std::array kQkNormRope{
     QkNormRopeRow{cpu_accepts_heads, cpu_rope, cpu_rope_backward},
+    QkNormRopeRow{cuda::accepts_rope, cuda::rope, cuda::rope_backward},
     QkNormRopeRow{nullptr, plain_rope, plain_rope_backward},
 };
 
@@ -246,7 +249,8 @@ QueryKeyValue qkv_norm_rope_forward(const at::Tensor& qkv, std::int64_t num_head
   check_heads(parts.k, setup.k_weight, setup);
   check_positions(setup);
   const at::NoGradGuard no_grad;
-  auto [q, k] = choose(path, kQkNormRope, parts.q).forward(parts.q, parts.k, setup);
+  auto [q, k] =
+      choose(path_of(Operation::rope, path), kQkNormRope, parts.q).forward(parts.q, parts.k, setup);
   return {std::move(q), std::move(k), parts.v.transpose(1, 2)};
 }
 
@@ -260,7 +264,7 @@ QkvGrads qkv_norm_rope_backward(const at::Tensor& grad_q, const at::Tensor& grad
   QkvGrads grads{at::empty(qkv.sizes(), qkv.options()), {}, {}};
   const auto slots = split_qkv(grads.qkv, grad_q.size(1), grad_k.size(1));
   std::tie(grads.q_weight, grads.k_weight) =
-      choose(path, kQkNormRope, parts.q)
+      choose(path_of(Operation::rope, path), kQkNormRope, parts.q)
           .backward(grad_q, grad_k, parts.q, parts.k, setup, slots.q, slots.k);
   slots.v.copy_(grad_v.transpose(1, 2));
   return grads;

@@ -7,6 +7,8 @@
 #include <span>
 
 #include "core/exact_sum.hpp"
+#include "ops/operations.hpp"
+#include "ops/path.hpp"
 
 namespace trireme::optim {
 namespace {
@@ -120,7 +122,9 @@ void add_block_squares(const at::Tensor& grads, std::int64_t begin, const at::Te
       std::find_if(kSquares.begin(), kSquares.end(), [&](const SquaresRow& row) {
         return row.device == grads.device().type() && row.dtype == grads.scalar_type();
       });
-  const auto add = found == kSquares.end() ? add_block_squares_plain : found->add;
+  const bool is_plain = found == kSquares.end() ||
+                        path_of(ops::Operation::grad_norm, ops::Path::fast) == ops::Path::plain;
+  const auto add = is_plain ? add_block_squares_plain : found->add;
   add(grads, begin, words);
 }
 

@@ -31,6 +31,7 @@ TABLE = [
     Row("device", "the GPU, its driver and its ceilings", part_machine.device, 90, gpu_only=True),
     Row("nccl", "NCCL with one rank", part_machine.nccl, 60, gpu_only=True),
     Row("gpu_tests", "the tests of label gpu", part_machine.gpu_tests, 180, gpu_only=True),
+    Row("kernels", "every kernel compiles, and equals its plain path on the device", part_fast.kernels, 90),
     Row("losses", "30 steps on CPU and device have the same losses", part_training.train_losses, 150),
     Row("resume", "a killed run resumes bit for bit", part_training.resume, 90),
     Row("deterministic", "two equal runs have equal bits", part_training.deterministic, 90),
@@ -41,6 +42,7 @@ TABLE = [
     Row("speed_minimind", "step time, MFU and memory of minimind-1024x16 beside PyTorch", part_speed.minimind, 180, least_s=20),
     Row("speed_gpt2", "step time, MFU and memory of a model of GPT-2's size beside PyTorch", part_speed.gpt2, 180, least_s=20),
     Row("fp8", "losses, step time and memory of fp8 beside bf16", part_fast.fp8, 150, least_s=20),
+    Row("ladder", "step time with each fast path off in turn", part_fast.ladder, 90),
     Row("decode", "prefill and decoding of several batch sizes", part_serving.decode, 60),
     Row("serve", "throughput and latency of the server with 1, 8 and 32 clients", part_serving.serve, 90),
 ]

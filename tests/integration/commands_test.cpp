@@ -46,6 +46,35 @@ TEST_F(Commands, BenchStepRefusesWhatNoRunCouldTrain) {
                  {"train.micro_batch = 100000000"});
 }
 
+TEST_F(Commands, BenchLadderTurnsEveryFastPathOffOnce) {
+  const auto ladder = [&](const Arguments& options) {
+    Arguments arguments{"bench",           "ladder", "--steps",           "1",
+                        "--train.seq_len", "32",     "--train.device",    "cpu",
+                        "--train.threads", "1",      "--train.precision", "bf16"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    return trireme(arguments);
+  };
+  const Exit exit = ladder({"--json", "--train.plain_ops", "dropout, rope"});
+  ASSERT_EQ(exit.code, 0) << exit.err;
+  const Json rungs = parse_json(exit.out, "ladder").at("rungs");
+  std::vector<std::string> names;
+  double largest_delta = 0;
+  for (const Json& rung : rungs) {
+    names.push_back(rung.at("off"));
+    EXPECT_GT(rung.at("step_time_s").get<double>(), 0);
+    EXPECT_NEAR(rung.at("loss").get<double>(), 8.8, 0.3) << rung;  // log 6,400
+    largest_delta = std::max(largest_delta, rung.at("loss_delta").get<double>());
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"none", "attention", "cross_entropy",
+                                             "gated_activation", "grad_norm", "rms_norm"}));
+  EXPECT_EQ(rungs[0].at("loss_delta"), 0.0);
+  EXPECT_GT(largest_delta, 0);  // other kernels round differently
+  EXPECT_LT(largest_delta, 1e-3);
+  expect_refused(ladder({"--train.plain_ops", "rms_nrm"}), 2,
+                 {"train.plain_ops = rms_nrm", "did you mean 'rms_norm'"});
+  expect_refused(ladder({"--train.fused_ops", "false"}), 2, {"train.fused_ops = false"});
+}
+
 TEST_F(Commands, NoFileTakesThePlaceOfAPipeOrOfTheInput) {
   const fs::path pipe = path("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);

@@ -77,6 +77,7 @@ const std::vector<Row>& rows() {
       {"trireme",
        {"bench", "generate"},
        {"--checkpoint", "<run", "--prompt-tokens", "4", "--new-tokens", "2", "--repeats", "1"}},
+      {"trireme", {"bench", "ladder"}, {"--steps", "1", "--train.seq_len", "32"}},
       {"trireme", {"bench", "step"}, {"--steps", "1", "--train.seq_len", "32"}},
       {"trireme", {"plan"}, {"--gpu", "h100", "--nodes", "1", "--model.preset", "tiny"}},
       {"trireme", {"plan", "schedule"}, {"--schedule", "zb-v"}},

@@ -91,6 +91,7 @@ TEST_F(JsonOutput, TriremePrintsOneDocumentOrJsonLines) {
         {.arguments = {"--checkpoint", model, "--batch", "1", "--prompt-tokens", "4",
                        "--new-tokens", "2", "--repeats", "1", "--device", "cpu"}}},
        {"bench step", {.arguments = with_shape({"--steps", "1", "--train.device", "cpu"})}},
+       {"bench ladder", {.arguments = with_shape({"--steps", "1", "--train.device", "cpu"})}},
        {"doctor", {.arguments = {}, .ranks = 2}},
        {"eval",
         {.arguments = {"--checkpoint", model, "--data", set().string(), "--device", "cpu"},

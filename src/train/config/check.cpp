@@ -1,9 +1,12 @@
 #include <string>
 #include <vector>
 
+#include "core/join.hpp"
 #include "core/problems.hpp"
 #include "core/process/max_threads.hpp"
+#include "ops/operations.hpp"
 #include "train/config/config.hpp"
+#include "train/config/plain_ops.hpp"
 
 namespace trireme::train {
 namespace {
@@ -43,6 +46,9 @@ void check_train(const TrainConfig& train, Problems& problems) {
                   std::vector<std::string>{"auto", "fp32", "bf16", "fp16", "fp64"});
   problems.one_of("train.fp8", train.fp8,
                   std::vector<std::string>(model::kFp8Modes.begin(), model::kFp8Modes.end()));
+  const std::vector<std::string> operations(ops::kOperations.begin(), ops::kOperations.end());
+  for (const std::string& name : plain_op_names(train.plain_ops))
+    problems.one_of("train.plain_ops", name, operations);
   problems.one_of("train.device", train.device, std::vector<std::string>{"auto", "cpu", "cuda"});
 }
 

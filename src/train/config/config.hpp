@@ -29,6 +29,7 @@ struct TrainConfig {
   std::int64_t eval_every = 0;
   std::int64_t threads = 0;
   bool fused_ops = true;
+  std::string plain_ops;
   double comm_timeout_s = 600;
   double start_timeout_s = 300;
   std::int64_t max_skipped_steps = 5;
@@ -74,6 +75,9 @@ struct TrainConfig {
           "CPU threads per rank; 0: OMP_NUM_THREADS, otherwise cores / ranks of the node");
     visit("fused_ops", self.fused_ops,
           "use the fused native CPU kernels instead of plain operations");
+    visit(
+        "plain_ops", self.plain_ops,
+        "operations that are computed plainly although fused_ops is on, separated by commas, such as rms_norm,rope; to measure or to get around a kernel");
     visit("comm_timeout_s", self.comm_timeout_s,
           "timeout of a collective in seconds, after which it counts as hung");
     visit(

@@ -42,7 +42,7 @@ UpdateFacts facts_of_run(const RunConfig& config, int ranks) {
                       {.rows = train.micro_batch,
                        .length = train.seq_len,
                        .micro_steps = std::max<std::int64_t>(1, train.global_batch / at_once),
-                       .path = ops::path_of(train.fused_ops),
+                       .path = ops::path_of(train.fused_ops && train.plain_ops.empty()),
                        .fp8 = train.fp8_mode()},
                       config.lora);
 }

@@ -9,31 +9,15 @@
 #include "comm/scalars.hpp"
 #include "core/timer.hpp"
 #include "device/memory_count.hpp"
+#include "ops/operations.hpp"
 #include "train/audit/update_count.hpp"
+#include "train/config/plain_ops.hpp"
 #include "train/verify/trial_model.hpp"
 
 namespace trireme::train {
 namespace {
 
 constexpr std::int64_t kWarmUpSteps = 2;
-
-/// Returns this rank's micro-batches of update `step`, assigned to ranks like in the data loader.
-std::vector<data::Batch> batches_of(const StepBench& bench, const parallel::Mesh& mesh,
-                                    std::int64_t step) {
-  const TrainConfig& train = bench.config.train;
-  const std::int64_t dp = mesh.size(parallel::Axis::dp);
-  std::vector<data::Batch> batches;
-  for (std::int64_t i = 0; i < train.accumulation; ++i) {
-    std::vector<std::int64_t> samples(static_cast<std::size_t>(train.micro_batch));
-    const std::int64_t number =
-        (step * train.accumulation + i) * dp + mesh.rank(parallel::Axis::dp);
-    std::iota(samples.begin(), samples.end(), number * train.micro_batch);
-    batches.push_back(make_rows(samples, train.seq_len, bench.config.model.vocab_size));
-    batches.back().update_batches = train.accumulation * dp;
-    batches.back().update_samples = train.accumulation * dp * train.micro_batch;
-  }
-  return batches;
-}
 
 double memory_high_water(at::Device device) {
   return static_cast<double>(device::peak_memory_bytes(device));
@@ -50,16 +34,9 @@ void take_memory(comm::Communicator& control, double before_bytes, double counte
   figures.mem_counted_bytes = comm::all_gather_value(control, counted_bytes, "memory")[rank];
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
 }  // namespace
 
-StepFigures measure_step(comm::Communicator& control, comm::Communicator& world,
-                         comm::Activity& activity, const StepBench& bench) {
+TrialShape trial_shape(const StepBench& bench) {
   const RunConfig& config = bench.config;
   TrialShape shape{config.model, config.parallel};
   shape.lora = config.lora;
@@ -69,6 +46,47 @@ StepFigures measure_step(comm::Communicator& control, comm::Communicator& world,
   shape.path = ops::path_of(config.train.fused_ops);
   shape.fp8 = config.train.fp8_mode();
   shape.device = bench.device;
+  return shape;
+}
+
+std::vector<data::Batch> bench_batches(const StepBench& bench, const parallel::Mesh& mesh,
+                                       std::int64_t step) {
+  const TrainConfig& train = bench.config.train;
+  const std::int64_t dp = mesh.size(parallel::Axis::dp);
+  std::vector<data::Batch> batches;
+  for (std::int64_t i = 0; i < train.accumulation; ++i) {
+    std::vector<std::int64_t> samples(static_cast<std::size_t>(train.micro_batch));
+    const std::int64_t number =
+        (step * train.accumulation + i) * dp + mesh.rank(parallel::Axis::dp);
+    std::iota(samples.begin(), samples.end(), number * train.micro_batch);
+    batches.push_back(make_rows(samples, train.seq_len, bench.config.model.vocab_size));
+    batches.back().update_batches = train.accumulation * dp;
+    batches.back().update_samples = train.accumulation * dp * train.micro_batch;
+  }
+  return batches;
+}
+
+std::int64_t count_targets(comm::Communicator& control, const parallel::Mesh& mesh,
+                           const std::vector<data::Batch>& batches) {
+  double own = 0;
+  for (const data::Batch& batch : batches) own += static_cast<double>(batch.num_targets);
+  const parallel::ParallelConfig& config = mesh.config();
+  return static_cast<std::int64_t>(
+      comm::all_reduce_value(control, own, comm::ReduceOp::sum, "targets") /
+      static_cast<double>(config.tp * config.cp * config.pp));
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+StepFigures measure_step(comm::Communicator& control, comm::Communicator& world,
+                         comm::Activity& activity, const StepBench& bench) {
+  const RunConfig& config = bench.config;
+  ops::compute_plainly(plain_operations(config.train.plain_ops));
+  const TrialShape shape = trial_shape(bench);
   const double before_bytes = memory_high_water(bench.device);
   const device::MemoryCount memory;
   TrialModel trial(world, shape);
@@ -77,13 +95,8 @@ StepFigures measure_step(comm::Communicator& control, comm::Communicator& world,
   double exposed_s = 0;
   StepFigures figures;
   for (std::int64_t i = 0; i < kWarmUpSteps + bench.steps; ++i) {
-    const std::vector<data::Batch> batches = batches_of(bench, trial.mesh, i);
-    std::int64_t targets = 0;
-    for (const data::Batch& batch : batches) targets += batch.num_targets;
-    targets = static_cast<std::int64_t>(
-        comm::all_reduce_value(control, static_cast<double>(targets), comm::ReduceOp::sum,
-                               "targets") /
-        static_cast<double>(config.parallel.tp * config.parallel.cp * config.parallel.pp));
+    const std::vector<data::Batch> batches = bench_batches(bench, trial.mesh, i);
+    const std::int64_t targets = count_targets(control, trial.mesh, batches);
     control.barrier();
     const double waited_before_s = activity.waited_s();
     const Timer timer;
@@ -111,7 +124,7 @@ StepFigures measure_step(comm::Communicator& control, comm::Communicator& world,
   // With local steps, audit an update that ends with an average.
   const std::int64_t every = config.parallel.local_steps;
   const std::int64_t last = (kWarmUpSteps + bench.steps + every) / every * every - 1;
-  const std::vector<data::Batch> batches = batches_of(bench, trial.mesh, last);
+  const std::vector<data::Batch> batches = bench_batches(bench, trial.mesh, last);
   const UpdateFacts facts = facts_of(shape, trial.mesh, batches, last + 1);
   UpdateCount count(trial.step);
   const UpdateResult result = trial.step.run(batches, 1, last + 1, last + 1, config.optim.lr);

@@ -7,6 +7,7 @@
 #include "device/device.hpp"
 #include "train/config/config.hpp"
 #include "train/cost/collectives_formula.hpp"
+#include "train/verify/trial_model.hpp"
 
 namespace trireme::comm {
 
@@ -38,6 +39,19 @@ struct StepBench {
   bool audit = false;
   at::Device device = at::kCPU;
 };
+
+TrialShape trial_shape(const StepBench& bench);
+
+/// Returns this rank's micro-batches of update `step`, assigned to ranks like in the data loader.
+std::vector<data::Batch> bench_batches(const StepBench& bench, const parallel::Mesh& mesh,
+                                       std::int64_t step);
+
+/// Returns the number of targets of an update. Collective over `control`.
+std::int64_t count_targets(comm::Communicator& control, const parallel::Mesh& mesh,
+                           const std::vector<data::Batch>& batches);
+
+/// Returns the median of values, which is not empty.
+double median(std::vector<double> values);
 
 /// Trains the configured model from random weights on random documents for `bench.steps` updates
 /// after two warm-up updates. `control`: communicator on the host. `world`: ranks that train, the

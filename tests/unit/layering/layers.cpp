@@ -52,6 +52,8 @@ const std::map<std::string_view, Names>& subdirectory_rows() {
       {"comm/nccl", {"comm/*"}},
       {"ops/attention", {"ops/*", "ops/cpu"}},
       {"ops/cpu", {"ops/*"}},  // for activations.hpp
+      {"ops/cuda", {"ops/*", "ops/cuda/kernels"}},
+      {"ops/cuda/kernels", {"ops/*"}},  // for activations.hpp
       {"model/experts", {"model/*"}},
       {"model/lora", {"model/*"}},
       {"model/stages", {"model/*"}},

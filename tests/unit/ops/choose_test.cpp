@@ -3,12 +3,15 @@
 #include <set>
 
 #include "objective/linear_cross_entropy.hpp"
+#include "ops/attention.hpp"
 #include "ops/dropout.hpp"
 #include "ops/gated_activation.hpp"
 #include "ops/linear.hpp"
+#include "ops/operations.hpp"
 #include "ops/paged_attention.hpp"
 #include "ops/rms_norm.hpp"
 #include "ops/rope.hpp"
+#include "optim/block_squares.hpp"
 #include "unit/ops/support.hpp"
 
 /// Tests which implementation an operation uses. A wrong choice gives the right values, only more
@@ -53,6 +56,7 @@ struct Operation {
   const char* name;
   const char* plain_operation;
   std::function<void(at::ScalarType type, Path path)> call;
+  std::optional<ops::Operation> name_of_plain_ops = {};
 };
 
 at::Tensor some(at::IntArrayRef shape, at::ScalarType type) {
@@ -63,7 +67,7 @@ std::vector<Operation> operations() {
   const auto norm = [](at::ScalarType type, Path path) {
     return rms_norm_forward(some({3, 8}, type), some({8}, type), kEps, path);
   };
-  const auto rope = [](at::ScalarType type) {
+  const auto rope_of = [](at::ScalarType type) {
     const auto tables = rope_tables(4, 16, 1e4, type == at::kDouble ? at::kDouble : at::kFloat);
     return QkNormRope{{}, {}, kEps, tables, at::arange(3).unsqueeze(0)};
   };
@@ -75,30 +79,36 @@ std::vector<Operation> operations() {
     if (store) paged_store(row, row, plan, cache, path);
     if (!store) paged_attention(row, plan, cache, 1.0, path);
   };
+  using enum ops::Operation;
   return {
-      {"rms_norm forward", "aten::square", norm},
+      {"rms_norm forward", "aten::square", norm, rms_norm},
       {"rms_norm backward", "aten::mean",
        [=](at::ScalarType type, Path path) {
          const auto x = some({3, 8}, type);
          rms_norm_backward(x, x, some({8}, type), norm(type, path).rstd, path);
-       }},
+       },
+       rms_norm},
       {"gated forward", "aten::silu",
        [](at::ScalarType type, Path path) {
          gated_forward(some({3, 8}, type), find_activation("silu"), path);
-       }},
+       },
+       gated_activation},
       {"gated backward", "aten::sigmoid",
        [](at::ScalarType type, Path path) {
          gated_backward(some({3, 4}, type), some({3, 8}, type), find_activation("silu"), path);
-       }},
+       },
+       gated_activation},
       {"qkv_norm_rope forward", "aten::cat",
        [=](at::ScalarType type, Path path) {
-         qkv_norm_rope_forward(some({1, 3, 48}, type), 1, 1, rope(type), path);
-       }},
+         qkv_norm_rope_forward(some({1, 3, 48}, type), 1, 1, rope_of(type), path);
+       },
+       rope},
       {"qkv_norm_rope backward", "aten::cat",
        [=](at::ScalarType type, Path path) {
          const auto grad = some({1, 1, 3, 16}, type);
-         qkv_norm_rope_backward(grad, grad, grad, some({1, 3, 48}, type), rope(type), path);
-       }},
+         qkv_norm_rope_backward(grad, grad, grad, some({1, 3, 48}, type), rope_of(type), path);
+       },
+       rope},
       {"dropout", "aten::bitwise_xor",
        [](at::ScalarType type, Path path) {
          DropoutMask mask;
@@ -106,7 +116,14 @@ std::vector<Operation> operations() {
          mask.samples = at::zeros({1}, at::kLong);
          mask.positions = at::arange(3).unsqueeze(0);
          dropout_apply(some({1, 3, 8}, type), mask, path);
-       }},
+       },
+       dropout},
+      {"attention", "aten::logical_not",
+       [](at::ScalarType type, Path path) {
+         const auto x = some({1, 1, 4, 32}, type);
+         ops::attention(x, x, x, {}, path);
+       },
+       ops::Operation::attention},
       {"inference_linear", "aten::linear",
        [](at::ScalarType type, Path path) {
          inference_linear(some({3, 8}, type), some({4, 8}, type), path);
@@ -119,7 +136,8 @@ std::vector<Operation> operations() {
        [](at::ScalarType type, Path path) {
          objective::linear_cross_entropy(some({3, 8}, type), some({5, 8}, type), at::arange(3), {},
                                          path);
-       }},
+       },
+       cross_entropy},
   };
 }
 
@@ -134,6 +152,30 @@ TEST(Choose, TakesTheCpuImplementationInFp32AndBf16) {
       }
     }
   }
+}
+
+TEST(Choose, PlainOpsMakeOneOperationPlain) {
+  std::vector<ops::Operation> found;
+  for (std::size_t i = 0; i < kOperations.size(); ++i) {
+    const auto plain = static_cast<ops::Operation>(i);
+    compute_plainly({&plain, 1});
+    for (const Operation& operation : operations()) {
+      const bool is_plain = operation.name_of_plain_ops == plain;
+      EXPECT_EQ(
+          dispatches(operation.plain_operation, [&] { operation.call(at::kFloat, Path::fast); }),
+          is_plain)
+          << operation.name << " with " << kOperations.at(i);
+      if (is_plain) found.push_back(plain);
+    }
+    const auto words = at::zeros({68}, at::kLong);
+    const bool is_norm = plain == ops::Operation::grad_norm;
+    EXPECT_EQ(
+        dispatches("aten::index_add_", [&] { optim::add_block_squares(at::ones({70}), 0, words); }),
+        is_norm);
+    if (is_norm) found.push_back(plain);
+  }
+  compute_plainly({});
+  EXPECT_EQ(std::set(found.begin(), found.end()).size(), kOperations.size());
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "device/allocator_settings.hpp"
 #include "device/cpu_peak.hpp"
+#include "device/peak_table.hpp"
 #include "device/precision.hpp"
 #include "unit/core/scratch.hpp"
 
@@ -75,6 +76,29 @@ TEST(Device, MeasuresFlopsAndMemory) {
   const std::int64_t before = device::peak_memory_bytes(at::kCPU);
   const at::Tensor large = at::ones({64 << 20}, at::kByte);
   EXPECT_GE(device::peak_memory_bytes(at::kCPU), std::max<std::int64_t>(before, large.numel()));
+}
+
+TEST(Device, DataSheetPeaksBelongToWholeNamesOnly) {
+  const auto half = [](const char* name) {
+    return device::data_sheet_flops(name, at::kBFloat16) / 1e12;
+  };
+  EXPECT_EQ(half("NVIDIA A100-SXM4-80GB"), 312);
+  EXPECT_EQ(half("NVIDIA A100 80GB PCIe"), 312);
+  EXPECT_EQ(half("NVIDIA H100 80GB HBM3"), 989.4);
+  EXPECT_EQ(half("NVIDIA H100 PCIe"), 756);
+  EXPECT_EQ(half("NVIDIA H200 NVL"), 835);
+  EXPECT_EQ(half("NVIDIA A10"), 125);
+  EXPECT_EQ(half("NVIDIA L4"), 121);
+  EXPECT_EQ(half("NVIDIA L40S"), 362);
+  EXPECT_EQ(half("NVIDIA GB200"), 2500);
+  EXPECT_EQ(half("NVIDIA B200"), 2250);
+  EXPECT_EQ(half("NVIDIA GeForce RTX 4090"), 165.2);
+  for (const char* other : {"NVIDIA A10G", "NVIDIA L40", "NVIDIA GeForce RTX 4090 D",
+                            "NVIDIA GeForce RTX 4090 Laptop GPU", "Tesla V100-SXM2-16GB"})
+    EXPECT_EQ(half(other), 0) << other;
+  EXPECT_EQ(device::data_sheet_flops("NVIDIA A100-SXM4-40GB", at::kHalf), 312e12);
+  EXPECT_EQ(device::data_sheet_flops("NVIDIA A100-SXM4-40GB", at::kFloat), 19.5e12);
+  EXPECT_EQ(device::data_sheet_flops("NVIDIA A100-SXM4-40GB", at::kDouble), 0);
 }
 
 TEST(Device, PeakDoesNotChangeBesideBusyNeighbours) {

@@ -1,0 +1,12 @@
+# cmake -DOUTPUT=sources.cpp -DROOT=src -DFILES=a,b -P embed_sources.cmake: writes the texts of the files as string literals.
+string(REPLACE "," ";" files "${FILES}")
+set(entries "")
+foreach(file ${files})
+  file(READ ${ROOT}/${file} text)
+  string(APPEND entries "    {\"${file}\", R\"embedded(${text})embedded\"},\n")
+endforeach()
+list(LENGTH files count)
+set(content "#include <array>\n\n#include \"ops/cuda/sources.hpp\"\n\nnamespace trireme::ops::cuda {\n\n")
+string(APPEND content "std::span<const SourceFile> source_files() {\n  static constexpr std::array<SourceFile, ${count}> kFiles{{\n")
+string(APPEND content "${entries}  }};\n  return kFiles;\n}\n\n}  // namespace trireme::ops::cuda\n")
+file(WRITE ${OUTPUT} "${content}")

@@ -1,0 +1,19 @@
+#pragma once
+#include "ops/cuda/kernel.hpp"
+#include "ops/cuda/kernels/gated_activation.hpp"
+#include "ops/gated_activation.hpp"
+
+/// The cuda row of ops/gated_activation.cpp.
+namespace trireme::ops::cuda {
+
+inline constexpr KernelOf<GatedForward> kGatedForward{
+    {"gated_forward", "gated_activation", "GatedForward"}};
+inline constexpr KernelOf<GatedBackward> kGatedBackward{
+    {"gated_backward", "gated_activation", "GatedBackward"}};
+
+bool accepts_gated(const at::Tensor& gate_up);
+at::Tensor gated(const at::Tensor& gate_up, Activation activation);
+at::Tensor gated_backward(const at::Tensor& grad_y, const at::Tensor& gate_up,
+                          Activation activation);
+
+}  // namespace trireme::ops::cuda

@@ -1,0 +1,19 @@
+#include <array>
+
+#include "ops/cuda/column_sums.hpp"
+#include "ops/cuda/cross_entropy.hpp"
+#include "ops/cuda/gated_activation.hpp"
+#include "ops/cuda/kernel.hpp"
+#include "ops/cuda/rms_norm.hpp"
+#include "ops/cuda/rope.hpp"
+
+namespace trireme::ops::cuda {
+
+std::span<const Kernel* const> all_kernels() {
+  static constexpr std::array<const Kernel*, 10> kKernels{
+      &kColumnSums,    &kCrossEntropy, &kClassStatistics, &kClassGradient,  &kGatedForward,
+      &kGatedBackward, &kHeadsForward, &kHeadsBackward,   &kRmsNormForward, &kRmsNormBackward};
+  return kKernels;
+}
+
+}  // namespace trireme::ops::cuda

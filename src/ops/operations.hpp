@@ -1,0 +1,35 @@
+#pragma once
+#include <array>
+#include <span>
+#include <string_view>
+
+/// The operations of a training step that have a fast and a plain path, each of which can be made
+/// plain alone: to measure its gain (`bench ladder`) or to get around a wrong kernel
+/// (`train.plain_ops`). No LibTorch.
+namespace trireme::ops {
+
+enum class Path;
+
+enum class Operation {
+  attention,
+  cross_entropy,
+  dropout,
+  gated_activation,
+  grad_norm,
+  rms_norm,
+  rope,
+};
+
+/// The names in the enum's order, as train.plain_ops lists them. `rope` includes the norm of queries
+/// and keys.
+inline constexpr std::array<std::string_view, 7> kOperations{
+    "attention", "cross_entropy", "dropout", "gated_activation", "grad_norm", "rms_norm", "rope"};
+
+/// Makes exactly these operations plain in the whole process, whatever path their callers pass. Do
+/// not call it between the forward and the backward pass of a step.
+void compute_plainly(std::span<const Operation> operations);
+
+/// Returns the path that `operation` takes if its caller passes `path`.
+Path path_of(Operation operation, Path path);
+
+}  // namespace trireme::ops

@@ -1,0 +1,25 @@
+#include "train/config/plain_ops.hpp"
+
+#include "core/by_name.hpp"
+#include "core/join.hpp"
+
+namespace trireme::train {
+
+std::vector<std::string> plain_op_names(std::string_view text) {
+  std::vector<std::string> names;
+  if (text.empty()) return names;
+  for (const std::string& part : split(text, ',')) {
+    const std::size_t first = std::min(part.find_first_not_of(' '), part.size());
+    names.push_back(part.substr(first, part.find_last_not_of(' ') + 1 - first));
+  }
+  return names;
+}
+
+std::vector<ops::Operation> plain_operations(std::string_view text) {
+  std::vector<ops::Operation> operations;
+  for (const std::string& name : plain_op_names(text))
+    operations.push_back(by_name<ops::Operation>(ops::kOperations, name));
+  return operations;
+}
+
+}  // namespace trireme::train

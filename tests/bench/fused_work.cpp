@@ -1,0 +1,134 @@
+#include "bench/fused_work.hpp"
+
+#include <ATen/ATen.h>
+
+#include "ops/gated_activation.hpp"
+#include "ops/rms_norm.hpp"
+#include "ops/rope.hpp"
+
+namespace trireme::bench {
+namespace {
+
+constexpr double kHalf = 2;   // bytes of bf16
+constexpr double kFloat = 4;  // bytes of fp32
+
+double width(std::int64_t size) {
+  return static_cast<double>(size);
+}
+
+at::Tensor some(const Shape& shape, std::int64_t rows, std::int64_t features) {
+  return at::ones({rows, static_cast<std::int64_t>(shape.length), features}, at::kBFloat16);
+}
+
+/// Runs a norm forward and backward; `adds`: with the residual added before.
+void run_norm(const Shape& shape, std::int64_t rows, bool adds) {
+  const at::Tensor x = some(shape, rows, shape.model.hidden_size);
+  const at::Tensor weight = at::ones({shape.model.hidden_size}, at::kBFloat16);
+  const at::Tensor residual = adds ? x : at::Tensor();
+  const auto out = ops::add_rms_norm_forward(x, residual, weight, 1e-5, ops::Path::plain);
+  ops::add_rms_norm_backward(x, residual, out.sum, weight, out.rstd, ops::Path::plain);
+}
+
+void run_rope(const Shape& shape, std::int64_t rows) {
+  const model::ModelConfig& c = shape.model;
+  const auto length = static_cast<std::int64_t>(shape.length);
+  const at::Tensor qkv = some(shape, rows, (c.num_heads + 2 * c.num_kv_heads) * c.head_dim);
+  const ops::QkNormRope setup{{},
+                              {},
+                              1e-5,
+                              ops::rope_tables(length, c.head_dim, c.rope_theta, at::kFloat),
+                              at::arange(length).unsqueeze(0).expand({rows, length}).contiguous()};
+  const auto heads =
+      ops::qkv_norm_rope_forward(qkv, c.num_heads, c.num_kv_heads, setup, ops::Path::plain);
+  ops::qkv_norm_rope_backward(heads.q, heads.k, heads.v, qkv, setup, ops::Path::plain);
+}
+
+void run_gated(const Shape& shape, std::int64_t rows) {
+  const at::Tensor gate_up = some(shape, rows, 2 * shape.model.intermediate_size);
+  const ops::Activation silu = ops::find_activation("silu");
+  const at::Tensor y = ops::gated_forward(gate_up, silu, ops::Path::plain);
+  ops::gated_backward(y, gate_up, silu, ops::Path::plain);
+}
+
+/// Forward: x -> y, or x, residual -> sum, y. Backward: dy, x -> dx, or dy, dsum, sum -> dx, then a
+/// sum of the weight gradients of the blocks.
+Work fused_norms(const Shape& shape) {
+  const double x = shape.tokens() * width(shape.model.hidden_size) * kHalf;
+  const double layers = width(shape.model.num_layers);
+  Work work;
+  work.launches = 3 * (2 * layers + 1);
+  work.bytes = (layers + 1) * 5 * x + layers * 8 * x;
+  return work;
+}
+
+/// Reads and writes queries and keys in both directions; the gradient of the values is copied.
+Work fused_rope(const Shape& shape) {
+  const model::ModelConfig& c = shape.model;
+  Work work;
+  work.launches = 3;
+  work.bytes = (4 * width((c.num_heads + c.num_kv_heads) * c.head_dim) +
+                2 * width(c.num_kv_heads * c.head_dim)) *
+               shape.tokens() * kHalf;
+  return work * width(c.num_layers);
+}
+
+/// Forward: gate, up -> y. Backward: dy, gate, up -> dgate, dup.
+Work fused_gated(const Shape& shape) {
+  Work work;
+  work.launches = 2;
+  work.bytes = 8 * shape.tokens() * width(shape.model.intermediate_size) * kHalf;
+  return work * width(shape.model.num_layers);
+}
+
+}  // namespace
+
+Work flash_attention(const Shape& shape) {
+  const model::ModelConfig& c = shape.model;
+  const double q = shape.tokens() * static_cast<double>(c.num_heads * c.head_dim);
+  const double k = shape.tokens() * static_cast<double>(c.num_kv_heads * c.head_dim);
+  const double lse = shape.tokens() * static_cast<double>(c.num_heads) * kFloat;
+  const bool groups = c.num_heads != c.num_kv_heads;
+  Work work;
+  work.launches = groups ? 6 : 4;
+  work.bytes = kHalf * (2 * q + 2 * k) + lse;                        // forward: q, k, v, out, lse
+  work.bytes += kHalf * 2 * q + lse + kFloat * q;                    // dO * O, clears fp32 dQ
+  work.bytes += kHalf * (2 * q + 2 * k) + 2 * lse + 2 * kFloat * q;  // q, k, v, dO, dQ
+  work.bytes += kHalf * 2 * q + kFloat * q + kHalf * q;  // dK, dV per query head; dQ to bf16
+  if (groups) work.bytes += kHalf * (2 * q + 2 * k);
+  const double forward = 4 * q * shape.length / 2;
+  work.flops = forward * 3.5;
+  return work * static_cast<double>(c.num_layers);
+}
+
+std::vector<FusedOperation> fused_operations() {
+  return {
+      {"rms_norm",
+       [](const Shape& shape, std::int64_t rows) {
+         run_norm(shape, rows, false);
+         run_norm(shape, rows, true);
+       },
+       [](const Shape& shape, std::int64_t rows) { run_norm(shape, rows, false); }, fused_norms},
+      {"rope", run_rope, {}, fused_rope},
+      {"gated_activation", run_gated, {}, fused_gated}};
+}
+
+Work plain_work(const Shape& shape, const FusedOperation& operation) {
+  const auto of_rows = [&](std::int64_t rows) {
+    const auto record = [&](const auto& run) {
+      WorkByName work;
+      if (run) {
+        const AtenRecorder recorder(work);
+        run(shape, rows);
+      }
+      Work sum;
+      for (const auto& [name, one] : work) sum += one;
+      return sum;
+    };
+    return record(operation.plain_layer) * width(shape.model.num_layers) +
+           record(operation.plain_rest);
+  };
+  const Work one = of_rows(1);
+  return one + (of_rows(2) - one) * (shape.rows - 1);
+}
+
+}  // namespace trireme::bench

@@ -1,0 +1,37 @@
+/// Compiles all CUDA kernels for the host.
+#include "support/cuda_block.hpp"  // first: it defines the CUDA names
+
+// clang-format off
+#include "ops/cuda/kernels/column_sums.cu"
+#include "ops/cuda/kernels/cross_entropy.cu"
+#include "ops/cuda/kernels/gated_activation.cu"
+#include "ops/cuda/kernels/heads.cu"
+#include "ops/cuda/kernels/rms_norm.cu"
+// clang-format on
+
+#include "ops/cuda/column_sums.hpp"
+#include "ops/cuda/cross_entropy.hpp"
+#include "ops/cuda/gated_activation.hpp"
+#include "ops/cuda/rms_norm.hpp"
+#include "ops/cuda/rope.hpp"
+#include "support/cuda_launcher.hpp"
+
+namespace trireme::testing {
+
+using namespace ops::cuda;
+
+HostLauncher::HostLauncher() {
+  add(kColumnSums, column_sums<float>);
+  add(kCrossEntropy, cross_entropy<Bf16>, cross_entropy<Half>, cross_entropy<float>);
+  add(kClassStatistics, class_statistics<Bf16>, class_statistics<Half>, class_statistics<float>);
+  add(kClassGradient, class_gradient<Bf16>, class_gradient<Half>, class_gradient<float>);
+  add(kGatedForward, gated_forward<Bf16>, gated_forward<Half>, gated_forward<float>);
+  add(kGatedBackward, gated_backward<Bf16>, gated_backward<Half>, gated_backward<float>);
+  add(kHeadsForward, heads_forward<Bf16>, heads_forward<Half>, heads_forward<float>);
+  add(kHeadsBackward, heads_backward<Bf16>, heads_backward<Half>, heads_backward<float>);
+  add(kRmsNormForward, rms_norm_forward<Bf16>, rms_norm_forward<Half>, rms_norm_forward<float>);
+  add(kRmsNormBackward, rms_norm_backward<Bf16>, rms_norm_backward<Half>, rms_norm_backward<float>);
+  set_launcher(this);
+}
+
+}  // namespace trireme::testing

@@ -1,0 +1,107 @@
+#include "core/error.hpp"
+#include "ops/cuda/column_sums.hpp"
+#include "ops/cuda/gated_activation.hpp"
+#include "ops/cuda/rms_norm.hpp"
+#include "ops/cuda/rope.hpp"
+#include "unit/ops/cuda/compare.hpp"
+
+/// Tests all launches that the operations make, for large tensors of the Meta device. HostLauncher
+/// throws if a GPU cannot start a shape.
+namespace trireme::ops::testing {
+namespace {
+
+using trireme::testing::HostLauncher;
+
+/// The most shared memory of a block on sm_80, sm_90 and sm_100, in bytes, by NVIDIA's CUDA C++
+/// Programming Guide.
+constexpr std::array<std::int64_t, 3> kSharedLimits{163 * 1024, 227 * 1024, 227 * 1024};
+
+template <class Body>
+void for_devices(const Body& body) {
+  for (const std::int64_t limit : kSharedLimits) {
+    HostLauncher host;
+    host.shared_limit = limit;
+    for (const at::ScalarType dtype : {at::kFloat, at::kHalf, at::kBFloat16})
+      body(host, at::TensorOptions().dtype(dtype).device(at::kMeta));
+  }
+}
+
+/// Returns the blocks of the last launch of a kernel; 0 if there was none.
+std::int64_t blocks_of(const HostLauncher& host, const cuda::Kernel& kernel) {
+  std::int64_t blocks = 0;
+  for (const HostLauncher::Record& one : host.launches) {
+    if (one.kernel == &kernel) blocks = one.shape.blocks;
+  }
+  return blocks;
+}
+
+TEST(CudaLaunch, EveryKernelIsTestedOnTheHost) {
+  const HostLauncher host;
+  for (const cuda::Kernel* kernel : cuda::all_kernels())
+    EXPECT_TRUE(host.is_added(*kernel)) << kernel->name;
+}
+
+TEST(CudaLaunch, NormCoversAllRowsWithinTheLimits) {
+  for_devices([](HostLauncher& host, const at::TensorOptions& options) {
+    for (const std::int64_t width : {1, 64, 768, 5120, 16384, 65536}) {
+      for (const std::int64_t rows : {1, 1023, 65536, 1048577}) {
+        const at::Tensor x = at::empty({rows, width}, options);
+        const at::Tensor weight = at::empty({width}, options);
+        const AddRmsNormOutput out = cuda::norm(x, x, weight, kEps);
+        cuda::norm_backward(x, x, x, weight, out.rstd);
+        EXPECT_EQ(blocks_of(host, cuda::kRmsNormForward), rows);
+        const cuda::Chunks chunks = cuda::row_chunks(rows);
+        EXPECT_EQ(blocks_of(host, cuda::kRmsNormBackward), chunks.count);
+        EXPECT_GE(chunks.count * chunks.rows, rows);
+        EXPECT_LT((chunks.count - 1) * chunks.rows, rows);
+        EXPECT_GE(blocks_of(host, cuda::kColumnSums) * cuda::kSumColumns, width);
+      }
+    }
+  });
+}
+
+TEST(CudaLaunch, HeadsCoverAllTokensWithinTheLimits) {
+  for_devices([](HostLauncher& host, const at::TensorOptions& options) {
+    for (const std::int64_t width : {2, 64, 80, 128, 256, 1022, 1024}) {
+      for (const std::int64_t heads : {1, 12, 64, 512}) {
+        const at::Tensor q = at::empty({32, 1025, heads, width}, options);
+        const at::Tensor k = at::empty({32, 1025, 1, width}, options);
+        const at::Tensor weight = at::empty({width}, options);
+        const at::Tensor table = at::empty({2048, width / 2}, options.dtype(at::kFloat));
+        const QkNormRope setup{
+            weight, weight, kEps, {table, table}, at::empty({32, 1025}, options.dtype(at::kLong))};
+        cuda::rope(q, k, setup);
+        cuda::rope_backward(q.transpose(1, 2), k.transpose(1, 2), q, k, setup, q, k);
+        EXPECT_GE(blocks_of(host, cuda::kHeadsForward) * 512, 32 * 1025);
+        EXPECT_EQ(blocks_of(host, cuda::kHeadsBackward), cuda::row_chunks(32 * 1025).count);
+      }
+    }
+  });
+}
+
+TEST(CudaLaunch, GatedActivationCoversAllRows) {
+  for_devices([](HostLauncher& host, const at::TensorOptions& options) {
+    for (const std::int64_t width : {1, 1536, 14336}) {
+      const at::Tensor gate_up = at::empty({3, 65537, 2 * width}, options);
+      cuda::gated_backward(cuda::gated(gate_up, find_activation("silu")), gate_up,
+                           find_activation("silu"));
+      EXPECT_EQ(blocks_of(host, cuda::kGatedForward), 3 * 65537);
+      EXPECT_EQ(blocks_of(host, cuda::kGatedBackward), 3 * 65537);
+    }
+  });
+}
+
+TEST(CudaLaunch, AShapeThatNoGpuCanStartIsAnError) {
+  HostLauncher host;
+  const at::Tensor x = at::empty({1, 8}, at::kMeta);
+  const auto start = [&](const cuda::Launch& shape) {
+    cuda::launch(cuda::kGatedForward, x, shape, cuda::GatedForward{});
+  };
+  EXPECT_THROW(start({1, 512}), Error) << "more threads than the kernel is compiled for";
+  EXPECT_THROW(start({1, 48}), Error) << "a part of a warp";
+  EXPECT_THROW(start({1, 256, 164 * 1024}), Error) << "shared memory";
+  EXPECT_THROW(start({std::int64_t{1} << 31, 256}), Error) << "blocks";
+}
+
+}  // namespace
+}  // namespace trireme::ops::testing
