@@ -78,6 +78,7 @@ const std::vector<std::int64_t>& ExpertBounds::host() const {
     const at::Tensor bounds = copies_->on_device.to(at::kCPU);
     const auto* const first = bounds.const_data_ptr<std::int64_t>();
     copies_->host.assign(first, first + bounds.numel());
+    copies_->on_device.reset();
   }
   return copies_->host;
 }

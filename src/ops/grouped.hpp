@@ -10,8 +10,8 @@
 /// Matrix products of experts with their rows: expert e has rows [bounds[e], bounds[e + 1]) of R.
 namespace trireme::ops {
 
-/// The row bounds of all experts: on the host, on the device, or both. A missing copy is made when
-/// it is first needed. Copies of an object share their values.
+/// The row bounds of all experts. They are either on the host or on the device: the first call of
+/// host() moves them to the host. Copies of an object share their values.
 class ExpertBounds {
  public:
   ExpertBounds() = default;
