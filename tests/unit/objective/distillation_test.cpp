@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "support/combined_measures.hpp"
 #include "unit/objective/support.hpp"
 
 namespace trireme::testing {
@@ -243,7 +244,7 @@ TEST(Distillation, MeasuresAreMeansOverTheTargetsOfAStep) {
   const Losses losses = plain_losses(config.temperature, p, p.hidden, p.weight);
   const double targets = p.batch.targets.ne(objective::kIgnoredTarget).sum().item<double>();
   for (const Ranks& ranks : kLayouts) {
-    std::vector<double> packed;
+    CombinedMeasures combined;
     std::mutex mutex;
     comm::run_ranks(ranks.tp * ranks.cp, [&](comm::Communicator& world) {
       RankOfLayout rank(world, ranks, p.weight);
@@ -252,11 +253,9 @@ TEST(Distillation, MeasuresAreMeansOverTheTargetsOfAStep) {
       objective::ObjectiveGrads saved;
       (void)objective.forward(mine, rank.own(p.hidden, mine), 1, saved);
       const std::lock_guard lock(mutex);
-      std::vector<double> own(objective.measures.packed_size());
-      objective.measures.pack(own);
-      packed.insert(packed.end(), own.begin(), own.end());
-      if (static_cast<int>(packed.size() / own.size()) < ranks.tp * ranks.cp) return;
-      const auto metrics = objective.measures.combine(packed, 1);
+      combined.add(objective.measures, world.rank());
+      if (combined.ranks() < ranks.tp * ranks.cp) return;
+      const auto metrics = combined.metrics(objective.measures);
       ASSERT_EQ(metrics.size(), 2U);
       EXPECT_EQ(metrics[0].name, "ce");
       EXPECT_NEAR(metrics[0].value, losses.ce.item<double>() / targets, 1e-12) << name(ranks);

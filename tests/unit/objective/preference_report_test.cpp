@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "core/error.hpp"
+#include "support/combined_measures.hpp"
 #include "unit/objective/pairs.hpp"
 
 namespace trireme::testing {
@@ -33,7 +34,7 @@ TEST(Preference, MeasuresAreMeansOverThePairsOfAStep) {
     ASSERT_GT(expected["accuracy"], 0);
     ASSERT_LT(expected["accuracy"], 1);
     expected["num_pairs"] = 4;
-    std::vector<double> packed;
+    CombinedMeasures combined;
     std::mutex mutex;
     at::Tensor evaluated = at::zeros({3}, at::kDouble);
     comm::run_ranks(ranks.tp * ranks.cp, [&](comm::Communicator& world) {
@@ -67,13 +68,10 @@ TEST(Preference, MeasuresAreMeansOverThePairsOfAStep) {
         sums.add_(objective.evaluate(mine, rank.own(hidden, mine)));
       }
       const std::lock_guard lock(mutex);
-      std::vector<double> own(measures.packed_size());
-      measures.pack(own);
-      packed.insert(packed.end(), own.begin(), own.end());
+      combined.add(measures, world.rank());
       if (rank.mesh.rank(parallel::Axis::tp) == 0) evaluated.add_(sums);
-      if (static_cast<int>(packed.size() / own.size()) < ranks.tp * ranks.cp) return;
-      std::map<std::string, double> values;
-      for (const Metric& metric : measures.combine(packed, 1)) values[metric.name] = metric.value;
+      if (combined.ranks() < ranks.tp * ranks.cp) return;
+      const std::map<std::string, double> values = combined.values(measures);
       for (const auto& [what, value] : expected)
         EXPECT_NEAR(values.at(what), value, 1e-11) << what << " " << name(ranks);
       EXPECT_EQ(values.size(), expected.size());

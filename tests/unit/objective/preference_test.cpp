@@ -1,6 +1,7 @@
 #include <atomic>
 #include <map>
 
+#include "support/combined_measures.hpp"
 #include "unit/objective/pairs.hpp"
 
 namespace trireme::testing {
@@ -170,11 +171,9 @@ class SameModel final : public objective::ReferenceScores {
 };
 
 std::map<std::string, double> values_of(Measures& measures) {
-  std::vector<double> packed(measures.packed_size());
-  measures.pack(packed);
-  std::map<std::string, double> values;
-  for (const Metric& metric : measures.combine(packed, 1)) values[metric.name] = metric.value;
-  return values;
+  CombinedMeasures alone;
+  alone.add(measures, 0);
+  return alone.values(measures);
 }
 
 TEST(Preference, WithItselfAsReferenceMarginsAreExactlyZero) {

@@ -217,7 +217,9 @@ TEST_F(FormatSinks, PrometheusServesTheNumbersOfTheRun) {
     std::set<std::string> families;  // each family is declared once
     std::istringstream lines(answer.body);
     for (std::string line; std::getline(lines, line);) {
-      if (line.starts_with("# TYPE ")) EXPECT_TRUE(families.insert(line).second) << line;
+      if (line.starts_with("# TYPE ")) {
+        EXPECT_TRUE(families.insert(line).second) << line;
+      }
     }
     one.keys.at(0).value = target;
     EXPECT_TRUE(contains(error_of([&] { PrometheusSink taken(one); }).what(), "metrics.listen"));

@@ -18,6 +18,7 @@
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
 #include "core/timer.hpp"
+#include "support/combined_measures.hpp"
 #include "train/control/step_vote.hpp"
 #include "train/report/jsonl_sink.hpp"
 #include "unit/core/scratch.hpp"
@@ -283,27 +284,15 @@ TEST(Measures, EachIsDeclaredOnce) {
   }
 }
 
-/// Combines the measures of several ranks as the reductions do.
+/// Returns the metrics of several ranks that each recorded their values.
 std::vector<Metric> combined(Measures& measures, int ranks, double steps,
                              const std::function<void(double rank)>& record) {
-  std::vector<double> sums;
-  std::vector<double> maxima;
+  testing::CombinedMeasures all;
   for (int rank = 0; rank < ranks; ++rank) {
     record(rank);
-    std::vector<double> own_sums;
-    std::vector<double> own_maxima;
-    measures.pack(own_sums, own_maxima, rank);
-    if (rank == 0) {
-      sums = own_sums;
-      maxima = own_maxima;
-      continue;
-    }
-    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += own_sums[i];
-    for (std::size_t i = 0; i < maxima.size(); ++i) maxima[i] = std::max(maxima[i], own_maxima[i]);
+    all.add(measures, rank);
   }
-  std::span<const double> all_sums = sums;
-  std::span<const double> all_maxima = maxima;
-  return measures.combine(all_sums, all_maxima, steps, ranks);
+  return all.metrics(measures, steps);
 }
 
 TEST(Measures, AreCombinedAsDeclaredAndStartAnewAfterAPack) {
