@@ -23,14 +23,15 @@ struct VarlenCall {
   std::vector<std::int32_t> key_offsets{0};
   std::int64_t longest_queries = 0;
   std::int64_t longest_keys = 0;
-  std::vector<TokenRange> queries;  // tokens of [B Tq], in sequence order
-  std::vector<TokenRange> keys;  // tokens of [B Tk]; a key that two sequences read is listed twice
+  std::vector<TokenRange> queries{};  // tokens of [B Tq], in sequence order
+  std::vector<TokenRange>
+      keys{};  // tokens of [B Tk]; a key that two sequences read is listed twice
 
   // Set by place(), on the device:
-  at::Tensor query_starts;  // query_offsets, int32
-  at::Tensor key_starts;    // key_offsets, int32
-  at::Tensor query_tokens;  // `queries` as an int64 index; undefined: all tokens in order
-  at::Tensor key_tokens;    // `keys` as an int64 index; undefined: all tokens in order
+  at::Tensor query_starts{};  // query_offsets, int32
+  at::Tensor key_starts{};    // key_offsets, int32
+  at::Tensor query_tokens{};  // `queries` as an int64 index; undefined: all tokens in order
+  at::Tensor key_tokens{};    // `keys` as an int64 index; undefined: all tokens in order
 };
 
 /// Returns one call for each combination of `causal` and `window_left`, causal calls first. Without

@@ -67,7 +67,7 @@ class SinksTest : public Scratch {
     return make_sinks(config_, setup_, kRows);
   }
 
-  MetricsConfig config_{.sinks = "none"};
+  MetricsConfig config_{.sinks = "none", .keys = {}};
   SinkSetup setup_{.run_id = "5f", .task = "sft", .config = {{"optim.lr", "0.01"}}, .num_ranks = 8};
 };
 
@@ -110,7 +110,7 @@ TEST_F(SinksTest, ASinkThatFailsIsLeftOutUnlessItIsPartOfTheRecord) {
   }
   EXPECT_TRUE(RecordingSink::kinds.empty());
 
-  const auto jsonl = make_sinks({.sinks = "jsonl"}, {.folder = {at("absent")}});
+  const auto jsonl = make_sinks({.sinks = "jsonl", .keys = {}}, {.folder = {at("absent")}});
   EXPECT_EQ(error_of([&] { jsonl.at(0)->write({}); }).kind(), ErrorKind::usage);
 }
 
