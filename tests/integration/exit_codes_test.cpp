@@ -83,6 +83,7 @@ const std::vector<Row>& rows() {
       {"trireme", {"plan", "schedule"}, {"--schedule", "zb-v"}},
       {"trireme", {"plan-interval"}, {"--stall-s", "1", "--mtbf-h", "5"}},
       {"trireme", {"report"}, {"<run", "--output", ">report.html"}, true},
+      {"trireme", {"kernels"}, {"--arch", "sm_80"}},
       {"trireme", {"export"}, {"--checkpoint", "<run", "--output", ">hf"}},
       {"trireme", {"import"}, {"--hf", "<hf", "--output", ">run"}},
       {"trireme",
