@@ -118,8 +118,10 @@ train::RunPlan plan_of(const job::SubmitRequest& request, std::vector<std::strin
                            static_cast<int>(request.nodes * shape.ranks), shape.gpus > 0);
   });
   if (wrong) {
-    problems.push_back({wrong->kind() == ErrorKind::data ? "data" : "configuration", wrong->what(),
-                        "correct the command"});
+    std::string what = wrong->what();
+    if (what.ends_with('.')) what.pop_back();  // the advice is part of the same sentence
+    problems.push_back({wrong->kind() == ErrorKind::data ? "data" : "configuration",
+                        std::move(what), "correct the command"});
   }
   return plan;
 }

@@ -1,4 +1,5 @@
 #include "bin/trireme_data/commands.hpp"
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
@@ -22,8 +23,8 @@ void add_import_command(config::CommandLine& line, comm::Launch& launch) {
         comm::Communicator& world = launch.world();
         const data_prep::ImportReport report = data_prep::import_tokens(*config, &world);
         if (world.rank() == 0) {
-          log::info(formatted("{}: {} shards, {} of them kept from an earlier start, in {}",
-                              config->output, report.partitions, report.kept,
+          log::info(formatted("{}: {}, {} of them kept from an earlier start, in {}",
+                              config->output, counted(report.partitions, "shard"), report.kept,
                               format_duration(report.seconds)));
           if (config->tokenizer.empty())
             log::warn("the data set has no tokenizer: models trained on it cannot generate text");

@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "bin/trireme_data/commands.hpp"
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "core/process/run_main.hpp"
 #include "data/shards/token_set.hpp"
@@ -44,7 +45,7 @@ void add_verify_command(config::CommandLine& line) {
   command.example("trireme-data verify data/train").run([config] {
     const data::TokenSet set = data::TokenSet::open(config->folder);
     set.verify(config->fast);
-    print(formatted("{}: good, {} shards, {} tokens{}", config->folder, set.num_shards(),
+    print(formatted("{}: good, {}, {} tokens{}", config->folder, counted(set.num_shards(), "shard"),
                     set.num_tokens(), config->fast ? " (tokens not read)\n" : "\n"));
     return kExitDone;
   });

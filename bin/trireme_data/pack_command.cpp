@@ -1,5 +1,6 @@
 #include "bin/trireme_data/commands.hpp"
 #include "comm/launchers.hpp"
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
@@ -23,8 +24,8 @@ void say(const std::string& output, const data_prep::PackReport& report) {
     return;
   }
   log::info(formatted(
-      "{}: {} shards, {} of them kept from an earlier start, in {}{}", output, report.partitions,
-      report.kept, format_duration(report.seconds),
+      "{}: {}, {} of them kept from an earlier start, in {}{}", output,
+      counted(report.partitions, "shard"), report.kept, format_duration(report.seconds),
       report.losses.empty() && report.kept == 0 ? "; nothing was cut, dropped or left out" : ""));
   for (const data_prep::Loss& loss : report.losses)
     loss.level == log::Level::warn ? log::warn(loss.text) : log::info(loss.text);

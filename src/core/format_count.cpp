@@ -1,20 +1,42 @@
 #include "core/format_count.hpp"
 
 #include <array>
+#include <cstddef>
 #include <cstdio>
 
-namespace trireme {
+#include "core/error.hpp"
 
-std::string format_count(double value) {
-  constexpr std::array<const char*, 5> kUnits{"%.0f", "%.1fk", "%.2fM", "%.2fG", "%.2fT"};
-  std::size_t unit = 0;
-  while (value >= 1000 && unit + 1 < kUnits.size()) {
+namespace trireme {
+namespace {
+
+struct Scaled {
+  std::string number;
+  std::string_view prefix;
+};
+
+Scaled scale(double value) {
+  constexpr std::array<std::string_view, 5> kPrefixes{"", "k", "M", "G", "T"};
+  std::size_t power = 0;
+  while (value >= 1000 && power + 1 < kPrefixes.size()) {
     value /= 1000;
-    ++unit;
+    ++power;
   }
   std::array<char, 64> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), kUnits[unit], value);
-  return buffer.data();
+  std::snprintf(buffer.data(), buffer.size(), "%.*f", static_cast<int>(power < 2 ? power : 2),
+                value);
+  return {buffer.data(), kPrefixes[power]};
+}
+
+}  // namespace
+
+std::string format_count(double value) {
+  const Scaled scaled = scale(value);
+  return cat(scaled.number, scaled.prefix);
+}
+
+std::string format_quantity(double value, std::string_view unit) {
+  const Scaled scaled = scale(value);
+  return cat(scaled.number, " ", scaled.prefix, unit);
 }
 
 }  // namespace trireme

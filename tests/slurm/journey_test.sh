@@ -79,10 +79,10 @@ from_texts_to_a_set() { # from_texts_to_a_set SHARDS_KEPT
   type_in 4
   expect_code 4 0
   job_ends 4
-  expect_match "output of command 4" "data/pretrain: 1 shards, $1 of them kept" "$output"
+  expect_match "output of command 4" "data/pretrain: 1 shard, $1 of them kept" "$output"
   type_in 5
   expect_code 5 0
-  expect_match "command 5" '^data/pretrain: good, 1 shards' "$said"
+  expect_match "command 5" '^data/pretrain: good, 1 shard' "$said"
 }
 
 from_a_set_to_a_model() { # from_a_set_to_a_model END

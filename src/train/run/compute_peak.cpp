@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
+#include "core/format_count.hpp"
 #include "core/join.hpp"
 #include "core/log.hpp"
 #include "device/device.hpp"
@@ -87,8 +88,8 @@ ComputePeak find_compute_peak(const RunRequest& run, const RunModel& model) {
 void store_compute_peak(const RunRequest& run, const ComputePeak& peak) {
   if (peak.where.empty() || run.ranks.world.rank() != 0) return;
   log::info(formatted(
-      "the compute peak for MFU is {}FLOP/s in {}, {} ({})", format_count(peak.flops), peak.dtype,
-      peak.is_new ? "measured now" : "as measured by an earlier start", peak.where));
+      "the compute peak for MFU is {} in {}, {} ({})", format_quantity(peak.flops, "FLOP/s"),
+      peak.dtype, peak.is_new ? "measured now" : "as measured by an earlier start", peak.where));
   if (!peak.is_new) return;
   Json list = kept_list(run.folder);
   list.push_back({{"where", peak.where}, {"dtype", peak.dtype}, {"flops", peak.flops}});
