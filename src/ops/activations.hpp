@@ -4,7 +4,7 @@
 #include <string_view>
 
 /// Activations of the gated MLP, act(gate) * up. No torch here: the model configuration, the
-/// Hugging Face mapping, the plain path and the CPU kernels read the same list.
+/// Hugging Face mapping, the plain path, the CPU and CUDA kernels read the same list.
 ///
 /// An activation defines its names and its arithmetic once, for any `Math`: whole tensors (plain
 /// path, also fp64) or vector lanes (kernels). `incoming` is the gradient of the result. Source:
