@@ -53,7 +53,7 @@ the_block_has_ten() {
   mapfile -t typed < <(commands)
   expect_equal "commands in the block" 10 "${#typed[@]}"
   for ((i = 1; i <= ${#typed[@]}; i++)); do expect_match "command $i" " # $i\$" "${typed[i - 1]}"; done
-  synth=$(sed -nE 's/.*none at hand: .([^\x60]*)\x60.*/\1/p' docs/quickstart.md)
+  synth=$(sed -nE 's/.*no such file, .([^\x60]*)\x60.*/\1/p' docs/quickstart.md)
   expect_match "what the page says of no data" '^trireme-data synth .*data.jsonl$' "$synth"
 }
 
