@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -36,7 +38,10 @@ int write_report(const ReportSettings& settings) {
   if (!settings.compare.empty()) {
     report::RunReport base = read_one(settings.compare);
     for (report::RunReport& run : runs) report::compare(run, base);
-    runs.push_back(std::move(base));
+    const bool is_listed = std::ranges::any_of(settings.runs, [&](const std::string& run) {
+      return std::filesystem::equivalent(run, settings.compare);
+    });
+    if (!is_listed) runs.push_back(std::move(base));
   }
   if (settings.json) print(json_line(report::to_json(runs)));
   if (settings.json && settings.output == kReportFile) return kExitDone;

@@ -1,6 +1,7 @@
 #include "job/watch/run_view.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -221,7 +222,7 @@ std::string to_line(const RunView& view) {
   if (!view.reason.empty()) line += formatted("  ({})", view.reason);
   if (view.step) line += formatted("  step {}", *view.step);
   if (view.step && view.steps) line += formatted("/{}", *view.steps);
-  if (view.loss) line += "  loss " + number_text(*view.loss);
+  if (view.loss) line += "  loss " + number_text(std::round(*view.loss * 1e4) / 1e4);
   if (view.tokens_per_s)
     line += formatted("  {} tok/s", static_cast<std::int64_t>(*view.tokens_per_s));
   if (view.state == "running") {

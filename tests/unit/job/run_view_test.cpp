@@ -38,7 +38,7 @@ class RunViewTest : public Scratch {
     std::ofstream(run().metrics())
         << R"({"step": 6, "loss": 3.5, "time": 1, "step_time_s": 9, "tokens_per_s": 10})"
         << "\n"
-        << R"({"step": 8, "loss": 3.25, "time": )" << unix_time_s() - 30
+        << R"({"step": 8, "loss": 3.250004, "time": )" << unix_time_s() - 30
         << R"(, "step_time_s": 2, "tokens_per_s": 4096, "slowest_rank": 1})"
         << "\n"
         << R"({"eval_step": 8, "valid_loss": 3.5})"
@@ -57,7 +57,7 @@ TEST_F(RunViewTest, ReportsTheStateOfARun) {
   EXPECT_EQ(view.job, "7");
   EXPECT_EQ(view.step, 8);
   EXPECT_EQ(view.steps, 20);
-  EXPECT_EQ(view.loss, 3.25);
+  EXPECT_EQ(view.loss, 3.250004);
   EXPECT_EQ(view.tokens_per_s, 4096);
   EXPECT_EQ(view.eta_s, 24);
   EXPECT_NEAR(*view.job_left_s, 600, 5);
