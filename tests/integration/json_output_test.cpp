@@ -101,6 +101,7 @@ TEST_F(JsonOutput, TriremePrintsOneDocumentOrJsonLines) {
                        "--max-tokens", "2", "--device", "cpu"},
          .prints = Prints::lines}},
        {"job watch", {.arguments = {model, "--once"}}},
+       {"kernels", {.arguments = {"--arch", "sm_80"}}},
        {"plan", {.arguments = with_shape({"--gpu", "cpu", "--top", "2"})}},
        {"plan schedule", {.arguments = {"--stages", "2", "--micro-batches", "2"}}},
        {"report", {.arguments = {model}}},
