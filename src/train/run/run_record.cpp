@@ -74,9 +74,9 @@ void RunRecord::start(std::int64_t own_step, std::map<std::string, std::string> 
          job::unrecorded_reports(job::read_failure_reports(run_.folder), before))
       event_log_->failure_report(failure_report, before.number);
   }
-  event_log_->start({run_.ranks.place, without_duplicates(hosts_), run_.ranks.world.size(), std::move(hashes), own_step,
-                     job::job_end_from_environment(), job::job_start_from_environment(),
-                     process_age_s()});
+  event_log_->start({run_.ranks.place, without_duplicates(hosts_), run_.ranks.world.size(),
+                     std::move(hashes), own_step, job::job_end_from_environment(),
+                     job::job_start_from_environment(), process_age_s()});
   started_ = true;
 }
 
