@@ -25,7 +25,8 @@ LinearCrossEntropyOutput cross_entropy(const Head& head, const at::Tensor& rows,
   if (head.tensor.size() == 1)
     return linear_cross_entropy(rows, head.weight, targets, setup, head.path);
   return vocab_parallel_cross_entropy(rows, head.weight, targets,
-                                      {head.tensor.group(), head.first, head.classes}, setup, head.path);
+                                      {head.tensor.group(), head.first, head.classes}, setup,
+                                      head.path);
 }
 
 TokenScores token_scores(const Head& head, const at::Tensor& rows, const at::Tensor& targets,

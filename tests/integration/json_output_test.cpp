@@ -44,10 +44,11 @@ class JsonOutput : public testing::RunProgram {
     std::set<std::string> commands;
     std::string command;
     for (std::string line; std::getline(script, line);) {
-      if (line.starts_with("    '") && line.ends_with("')")) command = line.substr(5, line.size() - 7);
-      const bool has_json = line.starts_with("      options='") &&
-                            (line.find(" --json ") != std::string::npos ||
-                             line.find("'--json ") != std::string::npos);
+      if (line.starts_with("    '") && line.ends_with("')"))
+        command = line.substr(5, line.size() - 7);
+      const bool has_json =
+          line.starts_with("      options='") && (line.find(" --json ") != std::string::npos ||
+                                                  line.find("'--json ") != std::string::npos);
       if (has_json) commands.insert(command);
     }
     return commands;
@@ -77,7 +78,7 @@ class JsonOutput : public testing::RunProgram {
 
 TEST_F(JsonOutput, TriremePrintsOneDocumentOrJsonLines) {
   const std::string model = path("model").string();
-  const Arguments shape{"--model.preset", "tiny", "--model.hidden_size", "32",
+  const Arguments shape{"--model.preset",  "tiny", "--model.hidden_size", "32",
                         "--train.seq_len", "16"};
   const auto with_shape = [&](Arguments more) {
     more.insert(more.end(), shape.begin(), shape.end());

@@ -124,12 +124,13 @@ bool is_recorded(const TrainingRun& run) {
 void record_layout(TrainingRun& run, const UpdateCount& count,
                    const std::vector<data::Batch>& batches) {
   const RunConfig& config = run.config();
-  UpdateFacts facts = update_facts(
-      config.model, config.optim, run.model.registry.dtypes(), run.model.mesh,
-      {batches.front().B, batches.front().T, static_cast<std::int64_t>(batches.size()),
-       run.progress.step + 1, ops::path_of(config.train.fused_ops && config.train.plain_ops.empty()),
-       config.train.fp8_mode()},
-      config.lora);
+  UpdateFacts facts =
+      update_facts(config.model, config.optim, run.model.registry.dtypes(), run.model.mesh,
+                   {batches.front().B, batches.front().T, static_cast<std::int64_t>(batches.size()),
+                    run.progress.step + 1,
+                    ops::path_of(config.train.fused_ops && config.train.plain_ops.empty()),
+                    config.train.fp8_mode()},
+                   config.lora);
   facts.tokens_vary =
       run.model.objective->term() == objective::LossTerm::pair || run.model.frozen != nullptr;
   run.schedule_recorded = run.model.step.schedules().ran_found();

@@ -181,7 +181,8 @@ TEST(ModelPlace, AdaptersAreExportedWithBaseTokenizerAndTemplate) {
   };
   EXPECT_EQ(refused("gguf", false), "--format gguf, must be hf or peft");
   EXPECT_EQ(refused("hf", true), "--adapter needs --format peft, but --format is hf");
-  export_command_alone({.checkpoint = folder / "lora", .output = folder / "peft", .format = "peft"});
+  export_command_alone(
+      {.checkpoint = folder / "lora", .output = folder / "peft", .format = "peft"});
   EXPECT_EQ(read_file(folder / "peft/adapter_model.safetensors"),
             read_file(folder / "plain/adapter_model.safetensors"));
 
