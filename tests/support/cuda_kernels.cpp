@@ -4,6 +4,7 @@
 // clang-format off
 #include "ops/cuda/kernels/column_sums.cu"
 #include "ops/cuda/kernels/cross_entropy.cu"
+#include "ops/cuda/kernels/dropout.cu"
 #include "ops/cuda/kernels/gated_activation.cu"
 #include "ops/cuda/kernels/heads.cu"
 #include "ops/cuda/kernels/rms_norm.cu"
@@ -11,6 +12,7 @@
 
 #include "ops/cuda/column_sums.hpp"
 #include "ops/cuda/cross_entropy.hpp"
+#include "ops/cuda/dropout.hpp"
 #include "ops/cuda/gated_activation.hpp"
 #include "ops/cuda/rms_norm.hpp"
 #include "ops/cuda/rope.hpp"
@@ -25,6 +27,7 @@ HostLauncher::HostLauncher() {
   add(kCrossEntropy, cross_entropy<Bf16>, cross_entropy<Half>, cross_entropy<float>);
   add(kClassStatistics, class_statistics<Bf16>, class_statistics<Half>, class_statistics<float>);
   add(kClassGradient, class_gradient<Bf16>, class_gradient<Half>, class_gradient<float>);
+  add(kDropout, dropout<Bf16>, dropout<Half>, dropout<float>);
   add(kGatedForward, gated_forward<Bf16>, gated_forward<Half>, gated_forward<float>);
   add(kGatedBackward, gated_backward<Bf16>, gated_backward<Half>, gated_backward<float>);
   add(kHeadsForward, heads_forward<Bf16>, heads_forward<Half>, heads_forward<float>);

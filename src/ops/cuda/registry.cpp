@@ -2,6 +2,7 @@
 
 #include "ops/cuda/column_sums.hpp"
 #include "ops/cuda/cross_entropy.hpp"
+#include "ops/cuda/dropout.hpp"
 #include "ops/cuda/gated_activation.hpp"
 #include "ops/cuda/kernel.hpp"
 #include "ops/cuda/rms_norm.hpp"
@@ -10,9 +11,10 @@
 namespace trireme::ops::cuda {
 
 std::span<const Kernel* const> all_kernels() {
-  static constexpr std::array<const Kernel*, 10> kKernels{
-      &kColumnSums,    &kCrossEntropy, &kClassStatistics, &kClassGradient,  &kGatedForward,
-      &kGatedBackward, &kHeadsForward, &kHeadsBackward,   &kRmsNormForward, &kRmsNormBackward};
+  static constexpr std::array<const Kernel*, 11> kKernels{
+      &kColumnSums,    &kCrossEntropy,   &kClassStatistics, &kClassGradient,
+      &kDropout,       &kGatedForward,   &kGatedBackward,   &kHeadsForward,
+      &kHeadsBackward, &kRmsNormForward, &kRmsNormBackward};
   return kKernels;
 }
 
