@@ -14,7 +14,7 @@ struct Dropout {
   std::int64_t length;         // rows of a sample
   std::int64_t width;
   std::uint32_t threshold;  // an element is kept if its word is at least this
-  float factor;             // of elements that are kept
+  float factor;             // multiplies the elements that are kept
 };
 
 }  // namespace trireme::ops::cuda
