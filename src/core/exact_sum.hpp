@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <span>
 
+#include "core/exact_words.hpp"
+
 namespace trireme {
 
 /// Adds non-negative numbers exactly. The result does not depend on their order or on the ranks
@@ -13,8 +15,7 @@ namespace trireme {
 /// Kulisch, "Computer arithmetic and validity", 2008, chapter 8.
 class ExactSum {
  public:
-  /// Covers all bits of a finite double, from 2^-1074 up, and two more words for the last one.
-  static constexpr std::size_t kWords = (2046 + 31) / 32 + 3;
+  static constexpr auto kWords = static_cast<std::size_t>(kExactWords);
 
   /// Adds a non-negative value. A value that is not finite is counted, not added. At most 2^31
   /// values may be added between two calls of carry().

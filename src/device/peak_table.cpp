@@ -13,34 +13,33 @@ struct PeakRow {
   double fp32 = 0;        // TFLOP/s
 };
 
-/// Sources: NVIDIA data sheets of A100, A800, A30, A40, A10, L4, L40S, H100 (SXM, PCIe, NVL), H200
-/// (SXM, NVL), HGX B200 and GB200 NVL72; the GA102, Ada and RTX Blackwell architecture white papers
-/// for GeForce. Data sheets since 2022 print figures with sparsity, which are twice these.
-/// The more specific name comes first. A row without figures is a variant with another speed that
-/// no data sheet of this list covers.
+/// Each row names its NVIDIA data sheet. Data sheets since 2022 print figures with sparsity, which
+/// are twice these. Rows were compared with reproductions of the data sheets. For rows with (*),
+/// only tables of other projects were found, which agree. The more specific name comes first. A row
+/// without figures is a variant with another speed that no data sheet of this list covers.
 constexpr std::array kPeaks{
-    PeakRow{"H100 PCIe", 756, 51.2},
-    PeakRow{"H100 NVL", 835, 60},
-    PeakRow{"H100", 989.4, 66.9},
-    PeakRow{"H200 NVL", 835, 60},
-    PeakRow{"H200", 989.4, 66.9},
-    PeakRow{"A100", 312, 19.5},
-    PeakRow{"A800", 312, 19.5},
-    PeakRow{"A30", 165, 10.3},
-    PeakRow{"A40", 149.7, 37.4},
-    PeakRow{"A10", 125, 31.2},
-    PeakRow{"L4", 121, 30.3},
-    PeakRow{"L40S", 362, 91.6},
-    PeakRow{"GB200", 2500, 80},
-    PeakRow{"B200", 2250, 75},
+    PeakRow{"H100 PCIe", 756, 51.2},  // H100 Tensor Core GPU, 2022: 1,513 with sparsity
+    PeakRow{"H100 NVL", 835, 60},     // H100 Tensor Core GPU, 2024: 1,671 with sparsity (*)
+    PeakRow{"H100", 989.4, 66.9},     // H100 architecture white paper, SXM5
+    PeakRow{"H200 NVL", 835, 60},     // H200 Tensor Core GPU: 1,671 with sparsity (*)
+    PeakRow{"H200", 989.4, 66.9},     // H200 Tensor Core GPU: 1,979 with sparsity
+    PeakRow{"A100", 312, 19.5},       // A100 Tensor Core GPU, 40 GB and 80 GB
+    PeakRow{"A800", 312, 19.5},       // A800 PCIe 80 GB: the multiprocessors of A100 (*)
+    PeakRow{"A30", 165, 10.3},        // A30 Tensor Core GPU (*)
+    PeakRow{"A40", 149.7, 37.4},      // A40
+    PeakRow{"A10", 125, 31.2},        // A10 Tensor Core GPU
+    PeakRow{"L4", 121, 30.3},         // L4 Tensor Core GPU: 242 with sparsity
+    PeakRow{"L40S", 362, 91.6},       // L40S: 362.05, and 733 with sparsity
+    PeakRow{"GB200", 2500, 80},       // Blackwell: GB200 NVL72, 5 PFLOP/s with sparsity
+    PeakRow{"B200", 2250, 75},        // Blackwell: HGX B200, 4.5 PFLOP/s with sparsity
     PeakRow{"RTX 5090 D"},
     PeakRow{"RTX 5090 Laptop"},
-    PeakRow{"RTX 5090", 209.5, 104.8},
+    PeakRow{"RTX 5090", 209.5, 104.8},  // RTX Blackwell architecture white paper (*)
     PeakRow{"RTX 4090 D"},
     PeakRow{"RTX 4090 Laptop"},
-    PeakRow{"RTX 4090", 165.2, 82.6},
+    PeakRow{"RTX 4090", 165.2, 82.6},  // Ada architecture white paper (*)
     PeakRow{"RTX 3090 Ti"},
-    PeakRow{"RTX 3090", 71, 35.6},
+    PeakRow{"RTX 3090", 71, 35.6},  // GA102 architecture white paper (*)
 };
 
 /// Returns true if `words` are whole words of `name`: "L4" is in "NVIDIA L4", not in "NVIDIA L40S".

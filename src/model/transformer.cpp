@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "core/philox.hpp"
 #include "model/rope_scaling.hpp"
+#include "ops/embedding.hpp"
 #include "ops/rms_norm.hpp"
 #include "parallel/experts/row_exchange.hpp"
 
@@ -171,8 +172,8 @@ void Transformer::embed_backward(const parallel::Microbatch& batch, const at::Te
   const auto [rows, elsewhere] = table_rows(batch.tokens);
   if (elsewhere.defined()) through = through.masked_fill(elsewhere.unsqueeze(-1), 0);
   registry_.run_or_defer([this, index = rows.flatten(), through] {
-    at::Tensor table = registry_.master_grad(embedding_);
-    table.index_add_(0, index, through.reshape({-1, table.size(1)}).to(table.scalar_type()));
+    const at::Tensor table = registry_.master_grad(embedding_);
+    ops::add_embedding_gradient(table, index, through.reshape({-1, table.size(1)}), context_.path);
     registry_.gradient_added({embedding_});
   });
 }

@@ -8,6 +8,7 @@
 #include "core/error.hpp"
 #include "core/philox.hpp"
 #include "ops/cpu_rows.hpp"
+#include "ops/cuda/dropout.hpp"
 #include "ops/operations.hpp"
 
 namespace trireme::ops {
@@ -28,10 +29,6 @@ void check_mask(const at::Tensor& x, const DropoutMask& mask) {
          "dropout: x {}, samples {}, positions {}: must be [B, T, F], [B] and [B, T] int64",
          x.sizes(), mask.samples.sizes(), mask.positions.sizes());
   }
-}
-
-std::uint32_t drop_threshold(double p) {
-  return static_cast<std::uint32_t>(p * 4294967296.0);
 }
 
 /// Returns the high and low word of constant * x for x in [0, 2^32), in int64 without overflow.
@@ -108,6 +105,10 @@ at::Tensor cpu_dropout(const at::Tensor& x_in, const DropoutMask& mask) {
   return y;
 }
 
+bool cuda_accepts_mask(const at::Tensor& x, const DropoutMask& /*mask*/) {
+  return cuda::accepts_dropout(x);
+}
+
 struct DropoutRow {
   bool (*accepts)(const at::Tensor& x, const DropoutMask& mask);
   decltype(&plain_dropout) apply;
@@ -115,6 +116,7 @@ struct DropoutRow {
 
 constexpr std::array kDropout{
     DropoutRow{cpu_accepts_mask, cpu_dropout},
+    DropoutRow{cuda_accepts_mask, cuda::dropout},
     DropoutRow{nullptr, plain_dropout},
 };
 
@@ -148,6 +150,10 @@ std::uint64_t dropout_key(const DropoutMask& mask) {
   const auto counter_high = (std::uint64_t{mask.layer} << 32) | mask.op;
   const auto words = philox4x32(mask.key, mask.step, counter_high);
   return (std::uint64_t{words[1]} << 32) | words[0];
+}
+
+std::uint32_t drop_threshold(double p) {
+  return static_cast<std::uint32_t>(p * 4294967296.0);
 }
 
 at::Tensor dropout_apply(const at::Tensor& x, const DropoutMask& mask, Path path) {

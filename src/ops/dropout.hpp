@@ -24,6 +24,9 @@ struct DropoutMask {
 /// Returns the key of one (step, layer, op): two words of the Philox counter (step, layer, op).
 std::uint64_t dropout_key(const DropoutMask& mask);
 
+/// Returns the smallest word of a kept element, for a drop probability p.
+std::uint32_t drop_threshold(double p);
+
 /// Returns x [B, T, F] * kept / (1 - p). Element (b, t, f) uses word f % 4 of the Philox counter
 /// with low = position << 32 | f / 4, high = sample; it is kept if the word is at least p * 2^32.
 /// The backward is the same call on the gradient. Throws Error(usage) if p is outside [0, 1),

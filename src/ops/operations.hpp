@@ -14,16 +14,20 @@ enum class Operation {
   attention,
   cross_entropy,
   dropout,
+  embedding,
   gated_activation,
   grad_norm,
+  optimizer,
   rms_norm,
   rope,
 };
 
-/// The names in the enum's order, as train.plain_ops lists them. `rope` includes the norm of queries
-/// and keys.
-inline constexpr std::array<std::string_view, 7> kOperations{
-    "attention", "cross_entropy", "dropout", "gated_activation", "grad_norm", "rms_norm", "rope"};
+/// The names in the enum's order, as train.plain_ops lists them. `embedding` is the gradient of the
+/// table, and `rope` includes the norm of queries and keys. On a CPU, `embedding` and `optimizer`
+/// have one path.
+inline constexpr std::array<std::string_view, 9> kOperations{
+    "attention", "cross_entropy", "dropout",  "embedding", "gated_activation",
+    "grad_norm", "optimizer",     "rms_norm", "rope"};
 
 /// Makes exactly these operations plain in the whole process, whatever path their callers pass. Do
 /// not call it between the forward and the backward pass of a step.

@@ -70,7 +70,9 @@ void add_product(const at::Tensor& a, const at::Tensor& b, at::Tensor sum) {
 }
 
 at::Tensor outer_product(const at::Tensor& a, const at::Tensor& b) {
-  return widens_products(a) ? widened::outer_product(a, b) : a.t().mm(b);
+  if (widens_products(a)) return widened::outer_product(a, b);
+  if (a.is_cuda() && a.element_size() == 2) return at::mm(a.t(), b, at::kFloat);
+  return a.t().mm(b);
 }
 
 namespace widened {

@@ -14,7 +14,8 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b);
 /// Writes the product of a [m, k] and b to out [m, n] in a's dtype.
 void put_product(const at::Tensor& a, const at::Tensor& b, at::Tensor out);
 void add_product(const at::Tensor& a, const at::Tensor& b, at::Tensor sum);
-/// Computes a weight gradient a^T b [k, n] from a [m, k], b [m, n]; in fp32 if widened.
+/// Computes a weight gradient a^T b [k, n] from a [m, k], b [m, n]. For 16-bit factors, the result is
+/// fp32 if widened and on a GPU, so that it is not rounded before it is added to fp32 sums.
 at::Tensor outer_product(const at::Tensor& a, const at::Tensor& b);
 
 /// The implementations with widened factors, exposed for tests on any machine.

@@ -1,5 +1,11 @@
 #include "optim/adamw.hpp"
 
+#include <algorithm>
+
+#include "ops/cuda/grad_norm.hpp"
+#include "ops/operations.hpp"
+#include "ops/path.hpp"
+
 namespace trireme::optim {
 
 void check(const AdamWConfig& config, Problems& problems) {
@@ -20,11 +26,16 @@ AdamW::AdamW(const Config& config, parallel::ParamRegistry& registry,
       at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(exp_avg_.device()));
   for (const auto& [elements, decay] : update_ranges(registry, params)) {
     Group& group = groups_[decay ? 0 : 1];
-    group.weights.push_back(elements.weights(registry));
-    group.grads.push_back(elements.grads(registry));
-    group.exp_avgs.push_back(elements.state(registry, exp_avg_));
-    group.exp_avg_sqs.push_back(elements.state(registry, exp_avg_sq_));
+    const ops::cuda::AdamWTensors piece{
+        elements.weights(registry),         elements.grads(registry),
+        elements.state(registry, exp_avg_), elements.state(registry, exp_avg_sq_),
+        elements.copies(registry),          group.decay};
+    group.weights.push_back(piece.weights);
+    group.grads.push_back(piece.grads);
+    group.exp_avgs.push_back(piece.exp_avg);
+    group.exp_avg_sqs.push_back(piece.exp_avg_sq);
     group.steps.push_back(step);
+    pieces_.push_back(piece);
   }
 }
 
@@ -38,6 +49,25 @@ void AdamW::step(std::int64_t update, double lr) {
                       /*amsgrad=*/false,
                       /*maximize=*/false);
   }
+}
+
+bool AdamW::has_one_pass() const {
+  if (path_of(ops::Operation::optimizer, ops::Path::fast) == ops::Path::plain) return false;
+  return std::all_of(pieces_.begin(), pieces_.end(), [](const ops::cuda::AdamWTensors& piece) {
+    return ops::cuda::accepts_adamw(piece.weights, piece.copy) &&
+           ops::cuda::accepts_grad_norm(piece.grads);
+  });
+}
+
+void AdamW::step_in_one_pass(std::int64_t update, double lr, const at::Tensor& factor) {
+  const at::NoGradGuard no_grad;
+  ops::cuda::adamw(pieces_,
+                   {.lr = lr,
+                    .beta1 = config_.beta1,
+                    .beta2 = config_.beta2,
+                    .eps = config_.eps,
+                    .update = update},
+                   factor);
 }
 
 std::vector<OptimizerSlot> AdamW::slots() {

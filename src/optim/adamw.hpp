@@ -1,4 +1,5 @@
 #pragma once
+#include "ops/cuda/adamw.hpp"
 #include "optim/optimizer.hpp"
 
 namespace trireme::optim {
@@ -21,7 +22,7 @@ struct AdamWConfig {
 void check(const AdamWConfig& config, Problems& problems);
 
 /// AdamW with decoupled weight decay. Each of the two groups (decay, no decay) is one fused ATen
-/// call. Source: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
+/// call. On a GPU with CUDA kernels, one kernel clips, updates and copies all of them. Source: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
 class AdamW : public Optimizer {
  public:
   using Config = AdamWConfig;
@@ -32,6 +33,8 @@ class AdamW : public Optimizer {
   static std::size_t num_slots(const Config& /*config*/) { return 2; }
 
   void step(std::int64_t update, double lr) override;
+  [[nodiscard]] bool has_one_pass() const override;
+  void step_in_one_pass(std::int64_t update, double lr, const at::Tensor& factor) override;
   [[nodiscard]] std::vector<OptimizerSlot> slots() override;
 
  private:
@@ -49,6 +52,7 @@ class AdamW : public Optimizer {
   at::Tensor exp_avg_;
   at::Tensor exp_avg_sq_;
   std::vector<Group> groups_;
+  std::vector<ops::cuda::AdamWTensors> pieces_;  // all groups, for the CUDA kernel
 };
 
 }  // namespace trireme::optim

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "core/exact_sum.hpp"
+#include "ops/cuda/grad_norm.hpp"
 #include "ops/operations.hpp"
 #include "ops/path.hpp"
 
@@ -87,16 +88,21 @@ void carry(const at::Tensor& words) {
   words.narrow(0, 1, kWords - 1).add_(carried);
 }
 
+template <at::ScalarType kType>
+bool is_on_host(const at::Tensor& grads) {
+  return grads.is_cpu() && grads.scalar_type() == kType;
+}
+
 struct SquaresRow {
-  at::DeviceType device;
-  at::ScalarType dtype;
-  void (*add)(const at::Tensor& grads, std::int64_t begin, const at::Tensor& words);
+  bool (*accepts)(const at::Tensor& grads);
+  decltype(&add_block_squares_plain) add;
 };
 
-/// If no row fits, the plain implementation is used.
 constexpr std::array kSquares{
-    SquaresRow{at::kCPU, at::kFloat, host_squares<float>},
-    SquaresRow{at::kCPU, at::kDouble, host_squares<double>},
+    SquaresRow{is_on_host<at::kFloat>, host_squares<float>},
+    SquaresRow{is_on_host<at::kDouble>, host_squares<double>},
+    SquaresRow{ops::cuda::accepts_grad_norm, ops::cuda::add_block_squares},
+    SquaresRow{nullptr, add_block_squares_plain},
 };
 
 }  // namespace
@@ -118,14 +124,8 @@ void add_block_squares_plain(const at::Tensor& grads, std::int64_t begin, const 
 }
 
 void add_block_squares(const at::Tensor& grads, std::int64_t begin, const at::Tensor& words) {
-  const auto* const found =
-      std::find_if(kSquares.begin(), kSquares.end(), [&](const SquaresRow& row) {
-        return row.device == grads.device().type() && row.dtype == grads.scalar_type();
-      });
-  const bool is_plain = found == kSquares.end() ||
-                        path_of(ops::Operation::grad_norm, ops::Path::fast) == ops::Path::plain;
-  const auto add = is_plain ? add_block_squares_plain : found->add;
-  add(grads, begin, words);
+  const ops::Path path = path_of(ops::Operation::grad_norm, ops::Path::fast);
+  choose(path, kSquares, grads).add(grads, begin, words);
 }
 
 }  // namespace trireme::optim

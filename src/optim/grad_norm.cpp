@@ -1,6 +1,7 @@
 #include "optim/grad_norm.hpp"
 
 #include <ATen/ATen.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <bit>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "core/exact_sum.hpp"
+#include "ops/cuda/grad_norm.hpp"
 #include "optim/block_squares.hpp"
 #include "parallel/collectives.hpp"
 
@@ -54,24 +56,47 @@ ExactSum squares_of(const std::int64_t* words) {
   return squares;
 }
 
+at::Tensor joined(std::vector<at::Tensor> parts, const at::Tensor& loss_sum) {
+  parts.push_back(loss_sum.to(at::kDouble).reshape({1}).view(at::kLong));
+  return at::cat(parts);
+}
+
 /// Concatenates `parts` and the loss sum in host memory. Synchronizes with the device once.
 at::Tensor on_host(std::vector<at::Tensor> parts, const at::Tensor& loss_sum) {
-  parts.push_back(loss_sum.to(at::kDouble).reshape({1}).view(at::kLong));
-  return at::cat(parts).to(at::kCPU);
+  return joined(std::move(parts), loss_sum).to(at::kCPU);
 }
 
 }  // namespace
 
-GradSummary summarize_grads(const parallel::ParamRegistry& registry, comm::Communicator& world,
-                            const at::Tensor& loss_sum) {
+GradSums sum_grads(const parallel::ParamRegistry& registry, comm::Communicator& world,
+                   const at::Tensor& loss_sum) {
   const at::NoGradGuard no_grad;
-  const at::Tensor words = words_of_squares(registry, /*of_part=*/false, loss_sum);
-  parallel::all_reduce(world, words, comm::ReduceOp::sum, "norm")->wait();
-  const at::Tensor known = on_host({words}, loss_sum);
-  const auto* const numbers = known.const_data_ptr<std::int64_t>();
+  GradSums sums;
+  sums.words = words_of_squares(registry, /*of_part=*/false, loss_sum);
+  parallel::all_reduce(world, sums.words, comm::ReduceOp::sum, "norm")->wait();
+  const at::Tensor all = joined({sums.words}, loss_sum);
+  if (!all.is_cuda()) {
+    sums.host = all.to(at::kCPU);
+    return sums;
+  }
+  sums.host = at::empty(all.sizes(), at::TensorOptions(at::kLong).pinned_memory(true));
+  sums.host.copy_(all, /*non_blocking=*/true);
+  sums.copied = std::make_shared<c10::Event>(at::kCUDA);
+  sums.copied->record(c10::impl::VirtualGuardImpl(at::kCUDA).getStream(all.device()));
+  return sums;
+}
+
+GradSummary summary_of(const GradSums& sums) {
+  if (sums.copied) sums.copied->synchronize();
+  const auto* const numbers = sums.host.const_data_ptr<std::int64_t>();
   const ExactSum squares = squares_of(numbers);
   const double norm = std::sqrt(squares.value());
   return {norm, norm, squares.num_not_finite() == 0, std::bit_cast<double>(numbers[kWords + 1])};
+}
+
+GradSummary summarize_grads(const parallel::ParamRegistry& registry, comm::Communicator& world,
+                            const at::Tensor& loss_sum) {
+  return summary_of(sum_grads(registry, world, loss_sum));
 }
 
 GradSummary summarize_own_grads(const parallel::ParamRegistry& registry, const parallel::Mesh& mesh,
@@ -94,6 +119,10 @@ GradSummary summarize_own_grads(const parallel::ParamRegistry& registry, const p
 
 double clip_factor(double norm, double clip_norm) {
   return clip_norm > 0 ? std::min(1.0, clip_norm / (norm + 1e-6)) : 1.0;
+}
+
+at::Tensor device_clip_factor(const GradSums& sums, double clip_norm, double loss_scale) {
+  return ops::cuda::clip_factor(sums.words, clip_norm, loss_scale);
 }
 
 }  // namespace trireme::optim

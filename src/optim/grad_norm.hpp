@@ -1,5 +1,8 @@
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+
+#include <memory>
 
 #include "parallel/param_registry.hpp"
 
@@ -12,6 +15,20 @@ struct GradSummary {
   bool finite = true;   // true if all gradients and losses of all ranks are finite
   double loss_sum = 0;  // loss sum of this rank
 };
+
+/// The sums of an update while they are copied to host memory.
+struct GradSums {
+  at::Tensor words;  // [ExactSum::kWords + 1] int64, over all ranks, on the device
+  at::Tensor host;   // the words and this rank's loss sum
+  std::shared_ptr<c10::Event> copied;  // null on a CPU
+};
+
+/// Starts to compute the gradient norm; see summarize_grads(). Does not wait for a GPU.
+GradSums sum_grads(const parallel::ParamRegistry& registry, comm::Communicator& world,
+                   const at::Tensor& loss_sum);
+
+/// Waits for the sums, but not for work of the device that came after sum_grads().
+GradSummary summary_of(const GradSums& sums);
 
 /// Computes the gradient norm. Collective over `world`, all ranks of the mesh: one all-reduce of
 /// about 70 integers and one synchronization with the GPU. `loss_sum` is this rank's loss sum, an
@@ -30,5 +47,10 @@ GradSummary summarize_own_grads(const parallel::ParamRegistry& registry, const p
 
 /// Returns the factor on all gradients: min(1, clip_norm / (norm + 1e-6)), or 1 if clip_norm is 0.
 double clip_factor(double norm, double clip_norm);
+
+/// Returns clip_factor() / loss_scale for the sums of scaled gradients, an fp32 scalar on the GPU;
+/// NaN if a gradient or a loss is not finite. Does not wait. Requires the CUDA kernels
+/// (Optimizer::has_one_pass).
+at::Tensor device_clip_factor(const GradSums& sums, double clip_norm, double loss_scale);
 
 }  // namespace trireme::optim

@@ -1,8 +1,14 @@
 #include "optim/optimizer.hpp"
 
+#include "core/error.hpp"
 #include "optim/registry.hpp"
 
 namespace trireme::optim {
+
+void Optimizer::step_in_one_pass(std::int64_t /*update*/, double /*lr*/,
+                                 const at::Tensor& /*factor*/) {
+  fail(ErrorKind::internal, "step_in_one_pass was called for an optimizer that does not have it");
+}
 
 std::vector<std::string> optimizer_names() {
   std::vector<std::string> names;

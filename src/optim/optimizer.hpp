@@ -35,6 +35,16 @@ class Optimizer {
   /// Gradients are final: summed, scaled and clipped.
   virtual void step(std::int64_t update, double lr) = 0;
 
+  /// Returns true if step_in_one_pass() may be called instead of step(), and device_clip_factor().
+  [[nodiscard]] virtual bool has_one_pass() const { return false; }
+
+  /// Runs an update on a GPU with gradients that are not clipped yet, without waiting for the
+  /// factor. Multiplies the gradients by `factor` (fp32 scalar on the device), updates the master
+  /// weights, and writes them to the weights that the model computes with. If the factor is not
+  /// finite, nothing changes. The caller must call settle() of the registry's weights() before, and
+  /// publish() after it.
+  virtual void step_in_one_pass(std::int64_t update, double lr, const at::Tensor& factor);
+
   /// Returns the state to save and load, without the step number. No two optimizers use the same
   /// slot name, so a checkpoint of one is never loaded as the state of another.
   [[nodiscard]] virtual std::vector<OptimizerSlot> slots() = 0;

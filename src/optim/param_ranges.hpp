@@ -21,6 +21,12 @@ struct FlatRange {
     return registry.update_grad(unit).narrow(0, begin, count);
   }
 
+  /// Returns the weights that the model computes with; undefined if they are the master weights.
+  [[nodiscard]] at::Tensor copies(parallel::ParamRegistry& registry) const {
+    if (registry.main_bytes() == 0) return {};
+    return registry.weights().part(unit).narrow(0, begin, count);
+  }
+
   /// Returns the same elements of a buffer that registry.make_state() made.
   [[nodiscard]] at::Tensor state(const parallel::ParamRegistry& registry,
                                  const at::Tensor& flat) const {
@@ -57,6 +63,9 @@ class SignStep {
  public:
   /// The registry must be allocated and must outlive this object.
   explicit SignStep(const parallel::ParamRegistry& registry);
+
+  /// Returns true if there are no such parameters.
+  [[nodiscard]] bool empty() const { return targets_.empty(); }
 
   /// Called when gradients are final. Only their sign matters.
   void step() const;

@@ -3,12 +3,27 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 
+#include "comm/self/self_communicator.hpp"
+#include "core/exact_sum.hpp"
+#include "core/philox.hpp"
 #include "device/device.hpp"
+#include "objective/vocab_chunk.hpp"
+#include "ops/cuda/adamw.hpp"
+#include "ops/cuda/cross_entropy.hpp"
+#include "ops/cuda/dropout.hpp"
+#include "ops/cuda/embedding.hpp"
 #include "ops/cuda/gated_activation.hpp"
+#include "ops/cuda/grad_norm.hpp"
 #include "ops/cuda/rms_norm.hpp"
 #include "ops/cuda/rope.hpp"
+#include "ops/embedding.hpp"
+#include "ops/product.hpp"
+#include "optim/block_squares.hpp"
+#include "optim/grad_norm.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -39,8 +54,7 @@ Tensors run_rope(const Tensors& in, Path path) {
   QkNormRope setup;
   setup.q_weight = in[1];
   setup.k_weight = in[2];
-  const bool is_exact = q.scalar_type() == at::kDouble;
-  setup.tables = rope_tables(512, 64, 1e4, is_exact ? at::kDouble : at::kFloat, q.device());
+  setup.tables = rope_tables(512, 64, 1e4, accumulate_type(q), q.device());
   setup.positions = at::arange(q.size(1), at::kLong).expand({q.size(0), -1}).to(q.device());
   const QueryKeyValue out = qkv_norm_rope_forward(q, 6, 2, setup, path);
   const QkvGrads grads = qkv_norm_rope_backward(in[3], in[4], in[4], q, setup, path);
@@ -50,6 +64,113 @@ Tensors run_rope(const Tensors& in, Path path) {
 Tensors run_gated(const Tensors& in, Path path, const char* name) {
   const Activation activation = find_activation(name);
   return {gated_forward(in[0], activation, path), gated_backward(in[1], in[0], activation, path)};
+}
+
+bool is_exact(const at::Tensor& x) {
+  return x.scalar_type() == at::kDouble;
+}
+
+/// Returns x in the dtype of sums: fp64 for fp64, else fp32.
+at::Tensor in_sums(const at::Tensor& x) {
+  return x.to(accumulate_type(x));
+}
+
+/// Returns targets of rows with `classes` classes on the device; every third row has none.
+at::Tensor some_targets(const at::Tensor& x, std::int64_t classes) {
+  const at::Tensor rows = at::arange(x.size(0), x.options().dtype(at::kLong));
+  return (rows * 7919)
+      .remainder(classes)
+      .masked_fill(rows.remainder(3).eq(1), objective::kIgnoredTarget);
+}
+
+constexpr double kGradScale = 0.125;
+
+/// Returns weighted losses and the gradient of the logits in[0] with the row weights in[1].
+Tensors run_cross_entropy(const Tensors& in, Path /*path*/) {
+  const at::Tensor logits = in[0].clone();
+  const at::Tensor targets = some_targets(logits, logits.size(1));
+  const at::Tensor weights = in_sums(in[1]).abs();
+  if (!is_exact(logits)) {
+    const at::Tensor losses = at::empty_like(weights);
+    cuda::cross_entropy(logits, targets, weights, losses, kGradScale, /*want_grads=*/true);
+    return {losses * weights, logits};
+  }
+  const at::Tensor valid = targets.ge(0);
+  const at::Tensor picks = targets.clamp_min(0).unsqueeze(1);
+  const at::Tensor log_probs = logits.log_softmax(1);
+  const at::Tensor factor = weights * valid;
+  const at::Tensor one_hot = at::zeros_like(logits).scatter_(1, picks, 1.0);
+  return {log_probs.gather(1, picks).squeeze(1).neg() * factor,
+          (log_probs.exp() - one_hot) * (factor * kGradScale).unsqueeze(1)};
+}
+
+/// Like run_cross_entropy, for the classes of one rank of a larger vocabulary.
+Tensors run_vocab_chunk(const Tensors& in, Path path) {
+  comm::SelfCommunicator world;
+  const std::int64_t width = in[0].size(1);
+  const objective::VocabShard part{world, 5, width + 40};
+  const at::Tensor weights = in_sums(in[1]).abs();
+  const at::Tensor losses = at::empty_like(weights);
+  const at::Tensor grad =
+      objective::vocab_chunk({in[0].clone(), some_targets(in[0], part.classes), weights, losses},
+                             part, {.grad_scale = kGradScale}, path);
+  return {losses, grad};
+}
+
+DropoutMask some_mask(const at::Tensor& x) {
+  DropoutMask mask;
+  mask.p = 0.3;
+  mask.key = philox_key(7, "dropout.test");
+  mask.step = 11;
+  mask.first_feature = 4;
+  const auto options = x.options().dtype(at::kLong);
+  mask.samples = at::arange(x.size(0), options) * 12345678901;
+  mask.positions = at::arange(x.size(1), options).expand({x.size(0), -1}).contiguous();
+  return mask;
+}
+
+/// Forward and backward are the same call.
+Tensors run_dropout(const Tensors& in, Path path) {
+  return {dropout_apply(in[0], some_mask(in[0]), path)};
+}
+
+/// Adds the gradients in[0] to the table in[1]. Every third token is the same.
+Tensors run_embedding(const Tensors& in, Path path) {
+  const at::Tensor rows = at::arange(in[0].size(0), in[0].options().dtype(at::kLong));
+  const at::Tensor index =
+      (rows * rows).remainder(in[1].size(0)).masked_fill(rows.remainder(3).eq(0), 17);
+  const at::Tensor table = in_sums(in[1]).clone();
+  add_embedding_gradient(table, index, in[0], path);
+  return {table};
+}
+
+/// Updates weights in[0] with gradients in[1] and averages in[2] and in[3].
+Tensors run_adamw(const Tensors& in, Path /*path*/) {
+  constexpr double kFactor = 0.25;
+  constexpr double kDecay = 0.1;
+  const cuda::AdamWNumbers numbers{
+      .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .update = 3};
+  const at::Tensor weights = in_sums(in[0]).clone();
+  const at::Tensor grads = in_sums(in[1]).clone();
+  const at::Tensor exp_avg = in_sums(in[2]).clone();
+  const at::Tensor exp_avg_sq = in_sums(in[3]).square() + 0.01;
+  if (!is_exact(in[0])) {
+    const at::Tensor copy = at::zeros_like(in[0]);
+    const at::Tensor factor = at::full({}, kFactor, weights.options());
+    cuda::adamw({{weights, grads, exp_avg, exp_avg_sq, copy, kDecay}}, numbers, factor);
+    return {weights, exp_avg, exp_avg_sq, copy};
+  }
+  const at::Tensor step =
+      at::full({}, static_cast<double>(numbers.update), weights.options().dtype(at::kFloat));
+  at::_fused_adamw_({weights}, {grads * kFactor}, {exp_avg}, {exp_avg_sq}, {}, {step}, numbers.lr,
+                    numbers.beta1, numbers.beta2, kDecay, numbers.eps, /*amsgrad=*/false,
+                    /*maximize=*/false);
+  return {weights, exp_avg, exp_avg_sq, weights};
+}
+
+/// Returns an fp32 tensor on the device of x, like master weights.
+at::Tensor master_like(const at::Tensor& x) {
+  return at::empty({1}, x.options().dtype(at::kFloat));
 }
 
 Tensors some(const std::vector<std::vector<std::int64_t>>& shapes) {
@@ -74,7 +195,48 @@ std::vector<RowOperation> operations() {
        [] {
          return some({{3, 511, 640}, {64}, {64}, {3, 6, 511, 64}, {3, 2, 511, 64}});
        },
-       run_rope}};
+       run_rope},
+      {"cross_entropy", cuda::accepts_cross_entropy,
+       [] {
+         return some({{515, 50304}, {515}});
+       },
+       run_cross_entropy},
+      {"cross_entropy_odd_width", cuda::accepts_cross_entropy,
+       [] {
+         return some({{131, 50257}, {131}});
+       },
+       run_cross_entropy},
+      {"vocab_chunk", cuda::accepts_cross_entropy,
+       [] {
+         return some({{515, 6288}, {515}});
+       },
+       run_vocab_chunk},
+      {"dropout", cuda::accepts_dropout,
+       [] {
+         return some({{3, 511, 768}});
+       },
+       run_dropout},
+      {"dropout_odd_width", cuda::accepts_dropout,
+       [] {
+         return some({{3, 37, 1021}});
+       },
+       run_dropout},
+      {"embedding", [](const at::Tensor& x) { return cuda::accepts_embedding(master_like(x), x); },
+       [] {
+         return some({{16389, 768}, {1009, 768}});
+       },
+       run_embedding},
+      {"embedding_odd_width",
+       [](const at::Tensor& x) { return cuda::accepts_embedding(master_like(x), x); },
+       [] {
+         return some({{1000, 1021}, {57, 1021}});
+       },
+       run_embedding},
+      {"adamw", [](const at::Tensor& x) { return cuda::accepts_adamw(master_like(x), x); },
+       [] {
+         return some({{1048583}, {1048583}, {1048583}, {1048583}});
+       },
+       run_adamw}};
   for (const ActivationNames& names : Activations::names) {
     all.push_back({names.name.data(), cuda::accepts_gated,
                    [] {
@@ -117,6 +279,50 @@ TEST_P(GpuKernel, EqualsThePlainPath) {
 
 INSTANTIATE_TEST_SUITE_P(Rows, GpuKernel, ::testing::ValuesIn(operations()),
                          [](const auto& one) { return std::string(one.param.name); });
+
+TEST(GpuKernelDropout, HasTheBitsOfTheCpu) {
+  if (device::num_visible_gpus() == 0) GTEST_SKIP() << "no device";
+  at::manual_seed(2);
+  for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16}) {
+    for (const std::int64_t width : {768, 1021}) {
+      const at::Tensor x = at::randn({3, 511, width}).to(type);
+      const at::Tensor on_gpu = x.to(at::Device(at::kCUDA, 0));
+      ASSERT_TRUE(cuda::accepts_dropout(on_gpu));
+      const at::Tensor y = dropout_apply(on_gpu, some_mask(on_gpu));
+      EXPECT_TRUE(y.cpu().equal(dropout_apply(x, some_mask(x)))) << at::toString(type);
+    }
+  }
+}
+
+TEST(GpuKernelGradNorm, HasTheWordsOfTheCpu) {
+  if (device::num_visible_gpus() == 0) GTEST_SKIP() << "no device";
+  at::manual_seed(3);
+  const at::Device gpu(at::kCUDA, 0);
+  const at::Tensor grads = at::randn({10000019});
+  ASSERT_TRUE(cuda::accepts_grad_norm(grads.to(gpu)));
+  const at::Tensor expected = at::zeros({cuda::kSumWords}, at::kLong);
+  optim::add_block_squares(grads, 37, expected);
+  const at::Tensor words = at::zeros({cuda::kSumWords}, at::kLong).to(gpu);
+  optim::add_block_squares(grads.to(gpu), 37, words);
+  EXPECT_TRUE(words.cpu().equal(expected));
+  ExactSum sum;
+  std::copy_n(expected.const_data_ptr<std::int64_t>(), cuda::kSumWords, sum.words().begin());
+  EXPECT_FLOAT_EQ(cuda::clip_factor(words, 1.0, 8.0).item<float>(),
+                  static_cast<float>(optim::clip_factor(std::sqrt(sum.value()) / 8, 1.0) / 8));
+}
+
+TEST(GpuKernelProduct, DoesNotRoundWeightGradientsTo16Bits) {
+  if (device::num_visible_gpus() == 0) GTEST_SKIP() << "no device";
+  for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
+    const auto options = at::TensorOptions(type).device(at::Device(at::kCUDA, 0));
+    const at::Tensor a = at::ones({2, 16}, options);
+    const at::Tensor b = at::ones({2, 16}, options);
+    b[1].fill_(1.0 / 4096);  // fp16 has 11 bits, bf16 has 8
+    const at::Tensor sums = outer_product(a, b);
+    EXPECT_EQ(sums.scalar_type(), at::kFloat);
+    EXPECT_TRUE(sums.eq(1 + 1.0 / 4096).all().item<bool>()) << at::toString(type);
+  }
+}
 
 }  // namespace
 }  // namespace trireme::ops

@@ -67,6 +67,12 @@ inline unsigned __float_as_uint(float value) {
   return bits;
 }
 
+inline long long __double_as_longlong(double value) {
+  long long bits = 0;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
 inline float rsqrtf(float x) {
   return 1.0F / std::sqrt(x);
 }

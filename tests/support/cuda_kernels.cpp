@@ -2,16 +2,24 @@
 #include "support/cuda_block.hpp"  // first: it defines the CUDA names
 
 // clang-format off
+#include "ops/cuda/kernels/adamw.cu"
 #include "ops/cuda/kernels/column_sums.cu"
 #include "ops/cuda/kernels/cross_entropy.cu"
+#include "ops/cuda/kernels/dropout.cu"
+#include "ops/cuda/kernels/embedding.cu"
 #include "ops/cuda/kernels/gated_activation.cu"
+#include "ops/cuda/kernels/grad_norm.cu"
 #include "ops/cuda/kernels/heads.cu"
 #include "ops/cuda/kernels/rms_norm.cu"
 // clang-format on
 
+#include "ops/cuda/adamw.hpp"
 #include "ops/cuda/column_sums.hpp"
 #include "ops/cuda/cross_entropy.hpp"
+#include "ops/cuda/dropout.hpp"
+#include "ops/cuda/embedding.hpp"
 #include "ops/cuda/gated_activation.hpp"
+#include "ops/cuda/grad_norm.hpp"
 #include "ops/cuda/rms_norm.hpp"
 #include "ops/cuda/rope.hpp"
 #include "support/cuda_launcher.hpp"
@@ -21,10 +29,18 @@ namespace trireme::testing {
 using namespace ops::cuda;
 
 HostLauncher::HostLauncher() {
+  add(kAdamW, adamw<Bf16>, adamw<Half>, adamw<float>);
+  add(kAddWords, add_words<float>);
+  add(kBlockSquares, block_squares<float>);
+  add(kClipFactor, clip_factor<float>);
   add(kColumnSums, column_sums<float>);
   add(kCrossEntropy, cross_entropy<Bf16>, cross_entropy<Half>, cross_entropy<float>);
   add(kClassStatistics, class_statistics<Bf16>, class_statistics<Half>, class_statistics<float>);
   add(kClassGradient, class_gradient<Bf16>, class_gradient<Half>, class_gradient<float>);
+  add(kDropout, dropout<Bf16>, dropout<Half>, dropout<float>);
+  add(kEmbeddingRuns, embedding_runs<float>);
+  add(kEmbeddingSegments, embedding_segments<Bf16>, embedding_segments<Half>,
+      embedding_segments<float>);
   add(kGatedForward, gated_forward<Bf16>, gated_forward<Half>, gated_forward<float>);
   add(kGatedBackward, gated_backward<Bf16>, gated_backward<Half>, gated_backward<float>);
   add(kHeadsForward, heads_forward<Bf16>, heads_forward<Half>, heads_forward<float>);

@@ -41,7 +41,7 @@ void HostLauncher::launch(const ops::cuda::Kernel& kernel, ops::cuda::Element el
   first.block_size = {static_cast<unsigned>(shape.threads), 1, 1};
   first.grid_size = {static_cast<unsigned>(shape.blocks), static_cast<unsigned>(shape.blocks_y), 1};
   for (unsigned y = 0; y < first.grid_size.y; ++y) {
-    for (unsigned x = 0; x < first.grid_size.x; ++x) {
+    for (unsigned x = only_last_block ? first.grid_size.x - 1 : 0; x < first.grid_size.x; ++x) {
       first.block = {x, y, 0};
       run_block(first, shape.shared_bytes, backwards, [&] { function(arguments); });
     }

@@ -54,6 +54,7 @@ class HostLauncher : public ops::cuda::Launcher {
 
   std::int64_t shared_limit = 163 * 1024;  // sm_80
   bool backwards = false;
+  bool only_last_block = false;  // along x, for tensors that are too large to process
   std::vector<Record> launches;
 
  private:

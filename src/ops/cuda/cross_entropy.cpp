@@ -9,10 +9,6 @@ Launch block_per_row(const at::Tensor& logits) {
   return {logits.size(0), threads_for_row(logits.size(1), logits, kLogitThreads)};
 }
 
-const float* floats_or_null(const at::Tensor& x) {
-  return static_cast<const float*>(data_or_null(x));
-}
-
 }  // namespace
 
 bool accepts_cross_entropy(const at::Tensor& x) {
@@ -23,10 +19,10 @@ void cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
                    const at::Tensor& row_weights, const at::Tensor& losses, double grad_scale,
                    bool want_grads) {
   launch(kCrossEntropy, logits, block_per_row(logits),
-         {.logits = logits.data_ptr(),
-          .targets = targets.const_data_ptr<std::int64_t>(),
-          .row_weights = floats_or_null(row_weights),
-          .losses = losses.mutable_data_ptr<float>(),
+         {.logits = data_or_null(logits),
+          .targets = data_of<std::int64_t>(targets),
+          .row_weights = data_of<float>(row_weights),
+          .losses = data_of<float>(losses),
           .width = logits.size(1),
           .grad_scale = static_cast<float>(grad_scale),
           .want_grads = want_grads});
@@ -34,15 +30,13 @@ void cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
 
 at::Tensor class_statistics(const at::Tensor& logits, const at::Tensor& targets,
                             std::int64_t first) {
-  const std::int64_t rows = logits.size(0);
-  at::Tensor statistics = at::empty({3, rows}, logits.options().dtype(at::kFloat));
-  auto* const numbers = statistics.mutable_data_ptr<float>();
+  at::Tensor statistics = at::empty({3, logits.size(0)}, logits.options().dtype(at::kFloat));
   launch(kClassStatistics, logits, block_per_row(logits),
-         {.logits = logits.const_data_ptr(),
-          .targets = targets.const_data_ptr<std::int64_t>(),
-          .largest = numbers,
-          .sums = numbers + rows,
-          .target_logits = numbers + 2 * rows,
+         {.logits = data_or_null(logits),
+          .targets = data_of<std::int64_t>(targets),
+          .largest = data_of<float>(statistics[0]),
+          .sums = data_of<float>(statistics[1]),
+          .target_logits = data_of<float>(statistics[2]),
           .first = first,
           .width = logits.size(1)});
   return statistics;
@@ -52,11 +46,11 @@ void class_gradient(const at::Tensor& logits, const at::Tensor& targets,
                     const at::Tensor& row_weights, const at::Tensor& largest,
                     const at::Tensor& sums, std::int64_t first, double grad_scale) {
   launch(kClassGradient, logits, block_per_row(logits),
-         {.logits = logits.data_ptr(),
-          .targets = targets.const_data_ptr<std::int64_t>(),
-          .row_weights = floats_or_null(row_weights),
-          .largest = largest.const_data_ptr<float>(),
-          .sums = sums.const_data_ptr<float>(),
+         {.logits = data_or_null(logits),
+          .targets = data_of<std::int64_t>(targets),
+          .row_weights = data_of<float>(row_weights),
+          .largest = data_of<float>(largest),
+          .sums = data_of<float>(sums),
           .first = first,
           .width = logits.size(1),
           .grad_scale = static_cast<float>(grad_scale)});

@@ -40,6 +40,12 @@ namespace std {
 struct string_view {
   const char* text;
   constexpr string_view(const char* characters) : text(characters) {}
+  constexpr const char* begin() const { return text; }
+  constexpr const char* end() const {
+    const char* last = text;
+    while (*last != '\0') ++last;
+    return last;
+  }
 };
 }
 )"},

@@ -1,8 +1,12 @@
 #include <array>
 
+#include "ops/cuda/adamw.hpp"
 #include "ops/cuda/column_sums.hpp"
 #include "ops/cuda/cross_entropy.hpp"
+#include "ops/cuda/dropout.hpp"
+#include "ops/cuda/embedding.hpp"
 #include "ops/cuda/gated_activation.hpp"
+#include "ops/cuda/grad_norm.hpp"
 #include "ops/cuda/kernel.hpp"
 #include "ops/cuda/rms_norm.hpp"
 #include "ops/cuda/rope.hpp"
@@ -10,9 +14,12 @@
 namespace trireme::ops::cuda {
 
 std::span<const Kernel* const> all_kernels() {
-  static constexpr std::array<const Kernel*, 10> kKernels{
-      &kColumnSums,    &kCrossEntropy, &kClassStatistics, &kClassGradient,  &kGatedForward,
-      &kGatedBackward, &kHeadsForward, &kHeadsBackward,   &kRmsNormForward, &kRmsNormBackward};
+  static constexpr std::array<const Kernel*, 17> kKernels{
+      &kAdamW,          &kAddWords,      &kBlockSquares,      &kClipFactor,
+      &kColumnSums,     &kCrossEntropy,  &kClassStatistics,   &kClassGradient,
+      &kDropout,        &kEmbeddingRuns, &kEmbeddingSegments, &kGatedForward,
+      &kGatedBackward,  &kHeadsForward,  &kHeadsBackward,     &kRmsNormForward,
+      &kRmsNormBackward};
   return kKernels;
 }
 

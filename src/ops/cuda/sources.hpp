@@ -10,7 +10,7 @@ struct SourceFile {
   const char* text;
 };
 
-/// Returns the files of kernels/ and activations.hpp; the build embeds their texts in the library.
+/// Returns the files of kernels/ and the headers that kernels share with CPU code; the build embeds their texts in the library.
 std::span<const SourceFile> source_files();
 
 }  // namespace trireme::ops::cuda

@@ -95,6 +95,8 @@ Step::Step(const StepParts& parts, double clip_norm)
       clip_norm_(clip_norm),
       reduction_(parallel::make_grad_reduction(registry_, parts.mesh)),
       sign_step_(registry_),
+      may_apply_ahead_(registry_.device().is_cuda() && sign_step_.empty() &&
+                       !parts.mesh.has_local_steps()),
       schedules_(parts.mesh, parts.model),
       links_(parts.mesh.group(parallel::Axis::pp), parallel::stage_placement(parts.mesh.config())),
       passes_(parts.model, parts.objective, links_, parts.mesh.rank(parallel::Axis::pp)),
@@ -144,12 +146,11 @@ UpdateResult Step::run(std::span<const data::Batch> batches, std::int64_t update
   router_.report(scale);
 
   // All ranks have the same norm, so a non-finite update changes nothing on any rank.
-  const optim::GradSummary summary = replicas_.summarize(loss_sum);
+  const optim::GradSummary summary = summarize_and_apply(loss_sum, update, lr);
   result.loss_sum = summary.loss_sum;
   result.grad_norm = summary.norm / parts_.scaler.scale();
   result.skipped = !summary.finite;
   result.overflow = result.skipped && parts_.scaler.dynamic() && parts_.scaler.scale() > 1.0;
-  if (!result.skipped) apply(summary, update, lr);
   parts_.scaler.update(result.skipped);
   parts_.model.fp8().end_update(parts_.mesh.world(), !result.skipped);
   schedules_.after_update(micro_batches);
@@ -172,6 +173,33 @@ ActionHooks Step::pass_hooks(at::Tensor& loss_sum) {
     };
   }
   return hooks;
+}
+
+optim::GradSummary Step::summarize_and_apply(const at::Tensor& loss_sum, std::int64_t update,
+                                             double lr) {
+  if (may_apply_ahead_ && parts_.optimizer.has_one_pass()) {
+    const optim::GradSums sums = optim::sum_grads(registry_, parts_.mesh.world(), loss_sum);
+    apply_ahead(sums, update, lr);
+    return optim::summary_of(sums);
+  }
+  const optim::GradSummary summary = replicas_.summarize(loss_sum);
+  if (summary.finite) {
+    apply(summary, update, lr);
+  } else if (may_apply_ahead_) {
+    registry_.refresh_trainable();  // collective: other ranks may have the kernels
+  }
+  return summary;
+}
+
+/// Clips the gradients and changes weights and optimizer state on the GPU, before the host knows
+/// the norm. If the update is skipped, the kernels change nothing.
+void Step::apply_ahead(const optim::GradSums& sums, std::int64_t update, double lr) {
+  failpoint("train.optimizer");
+  before_update_();
+  registry_.weights().settle();
+  parts_.optimizer.step_in_one_pass(
+      update, lr, optim::device_clip_factor(sums, clip_norm_, parts_.scaler.scale()));
+  registry_.weights().publish(/*frozen_too=*/false);
 }
 
 /// Clips the gradients and changes weights and optimizer state.

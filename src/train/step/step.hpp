@@ -176,7 +176,8 @@ class Step {
   Step(const StepParts& parts, double clip_norm);
 
   /// Sets a function that runs on this rank before weights and optimizer state change, in every
-  /// update that is not skipped. It waits for readers of the old values.
+  /// update that is not skipped, and on a GPU also in a skipped one. It waits for readers of the old
+  /// values.
   void before_update(std::function<void()> call) { before_update_ = std::move(call); }
 
   /// Sets `call(i, n)`, which runs before micro-batch i of n. If it returns true, on all ranks, the
@@ -216,7 +217,10 @@ class Step {
 
  private:
   ActionHooks pass_hooks(at::Tensor& loss_sum);
+  optim::GradSummary summarize_and_apply(const at::Tensor& loss_sum, std::int64_t update,
+                                         double lr);
   void apply(const optim::GradSummary& summary, std::int64_t update, double lr);
+  void apply_ahead(const optim::GradSums& sums, std::int64_t update, double lr);
 
   StepParts parts_;
   parallel::ParamRegistry& registry_;
@@ -224,6 +228,7 @@ class Step {
   bool counts_activations_ = false;
   std::unique_ptr<parallel::GradReduction> reduction_;
   optim::SignStep sign_step_;
+  bool may_apply_ahead_;  // a GPU may update before the host knows the norm
   ScheduleChoice schedules_;
   parallel::StageP2P links_;
   StageExecutor passes_;

@@ -23,6 +23,15 @@ struct Trial {
   std::vector<double> norms = {};
 };
 
+/// Returns true if the operation is part of the step and has a fast path on the device.
+bool is_used(ops::Operation operation, const RunConfig& config, at::Device device) {
+  if (operation == ops::Operation::dropout)
+    return config.model.dropout > 0 || config.lora.dropout > 0;
+  const bool needs_gpu =
+      operation == ops::Operation::embedding || operation == ops::Operation::optimizer;
+  return !needs_gpu || device.is_cuda();
+}
+
 std::vector<Trial> make_trials(comm::Communicator& world, const StepBench& bench) {
   const auto plain = plain_operations(bench.config.train.plain_ops);
   const auto model_of = [&](const parallel::ParallelConfig& parallel) {
@@ -37,9 +46,9 @@ std::vector<Trial> make_trials(comm::Communicator& world, const StepBench& bench
   std::vector<Trial> trials{{"none", plain, model}};
   for (std::size_t i = 0; i < ops::kOperations.size(); ++i) {
     const auto operation = static_cast<ops::Operation>(i);
-    const bool is_used = operation != ops::Operation::dropout || bench.config.model.dropout > 0 ||
-                         bench.config.lora.dropout > 0;
-    if (!is_used || std::find(plain.begin(), plain.end(), operation) != plain.end()) continue;
+    if (!is_used(operation, bench.config, bench.device) ||
+        std::find(plain.begin(), plain.end(), operation) != plain.end())
+      continue;
     std::vector<ops::Operation> more = plain;
     more.push_back(operation);
     trials.push_back({std::string(ops::kOperations.at(i)), more, model});

@@ -66,6 +66,10 @@ inline Half narrow<Half>(float x) {
 #endif
 }
 
+inline std::uint64_t bits_of(double x) {
+  return static_cast<std::uint64_t>(__double_as_longlong(x));
+}
+
 template <class T>
 inline const T* typed(const void* p) {
   return static_cast<const T*>(p);

@@ -1,6 +1,11 @@
 #include "core/error.hpp"
+#include "ops/cuda/adamw.hpp"
 #include "ops/cuda/column_sums.hpp"
+#include "ops/cuda/cross_entropy.hpp"
+#include "ops/cuda/dropout.hpp"
+#include "ops/cuda/embedding.hpp"
 #include "ops/cuda/gated_activation.hpp"
+#include "ops/cuda/grad_norm.hpp"
 #include "ops/cuda/rms_norm.hpp"
 #include "ops/cuda/rope.hpp"
 #include "unit/ops/cuda/compare.hpp"
@@ -87,6 +92,62 @@ TEST(CudaLaunch, GatedActivationCoversAllRows) {
                            find_activation("silu"));
       EXPECT_EQ(blocks_of(host, cuda::kGatedForward), 3 * 65537);
       EXPECT_EQ(blocks_of(host, cuda::kGatedBackward), 3 * 65537);
+    }
+  });
+}
+
+TEST(CudaLaunch, CrossEntropyAndDropoutCoverAllRows) {
+  for_devices([](HostLauncher& host, const at::TensorOptions& options) {
+    for (const std::int64_t width : {1, 768, 50257, 262144}) {
+      for (const std::int64_t rows : {1, 65537, 3000000}) {
+        const at::Tensor x = at::empty({1, rows, width}, options);
+        const at::Tensor numbers = at::empty({rows}, options.dtype(at::kFloat));
+        const at::Tensor targets = at::empty({1, rows}, options.dtype(at::kLong));
+        cuda::cross_entropy(x[0], targets[0], numbers, numbers, 1.0, /*want_grads=*/true);
+        cuda::class_statistics(x[0], targets[0], 0);
+        cuda::class_gradient(x[0], targets[0], numbers, numbers, numbers, 0, 1.0);
+        DropoutMask mask;
+        mask.samples = targets[0].narrow(0, 0, 1);
+        mask.positions = targets;
+        cuda::dropout(x, mask);
+        for (const cuda::Kernel* kernel : std::initializer_list<const cuda::Kernel*>{
+                 &cuda::kCrossEntropy, &cuda::kDropout, &cuda::kClassStatistics,
+                 &cuda::kClassGradient})
+          EXPECT_EQ(blocks_of(host, *kernel), rows) << kernel->name;
+      }
+    }
+  });
+}
+
+TEST(CudaLaunch, EmbeddingCoversAllTokens) {
+  for_devices([](HostLauncher& host, const at::TensorOptions& options) {
+    for (const std::int64_t width : {1, 768, 16384}) {
+      for (const std::int64_t tokens : {1, 65537, 3000000}) {
+        cuda::add_embedding_gradient(at::empty({50257, width}, options.dtype(at::kFloat)),
+                                     at::empty({tokens}, options.dtype(at::kLong)),
+                                     at::empty({tokens, width}, options));
+        for (const cuda::Kernel* kernel : std::initializer_list<const cuda::Kernel*>{
+                 &cuda::kEmbeddingSegments, &cuda::kEmbeddingRuns})
+          EXPECT_EQ(blocks_of(host, *kernel), (tokens + cuda::kSegment - 1) / cuda::kSegment);
+      }
+    }
+  });
+}
+
+TEST(CudaLaunch, OptimizerAndNormCoverAllElements) {
+  for_devices([](HostLauncher& host, const at::TensorOptions& options) {
+    for (const std::int64_t count :
+         {std::int64_t{1}, std::int64_t{4097}, (std::int64_t{1} << 33) + 5}) {
+      const at::Tensor floats = at::empty({count}, options.dtype(at::kFloat));
+      const at::Tensor factor = at::empty({}, options.dtype(at::kFloat));
+      const at::Tensor words = at::empty({cuda::kSumWords}, options.dtype(at::kLong));
+      cuda::adamw({{floats, floats, floats, floats, at::empty({count}, options), 0.1}}, {}, factor);
+      EXPECT_GE(blocks_of(host, cuda::kAdamW) * cuda::kAdamWBlock, count);
+      EXPECT_LT((blocks_of(host, cuda::kAdamW) - 1) * cuda::kAdamWBlock, count);
+      cuda::add_block_squares(floats, 0, words);
+      cuda::clip_factor(words, 1.0, 1.0);
+      EXPECT_EQ(blocks_of(host, cuda::kAddWords), 1);
+      EXPECT_EQ(blocks_of(host, cuda::kClipFactor), 1);
     }
   });
 }
