@@ -10,9 +10,6 @@ if(NOT TARGET trireme)
   return()  # a build without LibTorch is for tests
 endif()
 
-set(CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
-    OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
-
 # The directories of LibTorch's wheel with libraries that the programs name. An unpacked LibTorch has only torch/lib.
 get_filename_component(torch_directory ${TRIREME_TORCH_DIR} REALPATH)
 get_filename_component(torch_packages ${torch_directory} DIRECTORY)

@@ -295,57 +295,6 @@ TEST(CommandLine, OverviewAndVersionGoToStandardOutput) {
   EXPECT_EQ(program.inputs, std::vector<std::string>{"-V"});
 }
 
-TEST(CommandLine, AManualPageHasTheTablesOfTheHelp) {
-  Program program;
-  program.check = [&program](ConfigSet& set) {
-    set.problems().one_of("model.preset", program.sample.model.preset,
-                          std::vector<std::string>{"tiny", "huge"});
-  };
-
-  const std::string page = program.output({"man", "pretrain"});
-
-  EXPECT_TRUE(page.starts_with(
-      ".TH TRIREME\\-PRETRAIN 1 \"\" \"trireme 0.1\" \"Trireme manual\"\n.SH NAME\n"
-      "trireme\\-pretrain \\- train from scratch\n.SH SYNOPSIS\n"))
-      << page;
-  for (const char* part :
-       {".SH OPTIONS\n", ".SH CONFIGURATION KEYS\n", ".SS [optim]\n", ".SH FILES\n",
-        ".SH ENVIRONMENT\n", ".SH EXIT STATUS\n", "\\fB\\-\\-run DIR\\fR\n",
-        "\\fB\\-\\-optim.lr NUMBER\\fR\n", "one of tiny huge\n", "environment TRIREME_OPTIM_LR\n",
-        ".TP\n\\fB93\\fR\n", "\\fBRUN/STOP\\fR\n"})
-    EXPECT_NE(page.find(part), std::string::npos) << part << page;
-  const std::string verify = Program().output({"man", "checkpoint", "verify"});
-  EXPECT_EQ(verify.find("CONFIGURATION KEYS"), std::string::npos) << verify;
-  EXPECT_NE(Program().output({"man"}).find("\\fBtrireme\\-checkpoint\\-list\\fR(1)\n"),
-            std::string::npos);
-  EXPECT_TRUE(Program()
-                  .error({"man", "pretrian"})
-                  .starts_with("unknown command 'pretrian'; did you mean 'pretrain'?"));
-}
-
-TEST(CommandLine, AllManualPagesAreWrittenToADirectory) {
-  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "man1";
-
-  EXPECT_EQ(Program().output({"man", "--output", folder.c_str()}), "");
-
-  for (const char* name : {"trireme.1", "trireme-pretrain.1", "trireme-checkpoint-list.1"})
-    EXPECT_TRUE(read_file(folder / name).starts_with(".TH ")) << name;
-  EXPECT_NE(Program().error({"man", "list", "--output", folder.c_str()}).find("Leave out 'list'"),
-            std::string::npos);
-}
-
-TEST(CommandLine, TheVersionIsOneLineOfJsonForScripts) {
-  CommandLine line(
-      "trireme", "", [] { return std::string("trireme 0.1\n"); },
-      [] { return std::string("{\"version\":\"0.1\"}\n"); });
-  const std::array words{"trireme", "--version", "--json"};
-
-  testing::internal::CaptureStdout();
-  EXPECT_EQ(line.run(static_cast<int>(words.size()), words.data()), 0);
-  std::fflush(stdout);
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "{\"version\":\"0.1\"}\n");
-}
-
 TEST(CommandLine, AGroupHasItsOwnPage) {
   const std::string page = Program().output({"checkpoint", "--help"});
 
