@@ -25,9 +25,17 @@ constexpr double kStart_s = 60;  // assumed start time if the run has no earlier
 constexpr double kGit_s = 10;
 constexpr double kWriteBytesPerS = 200e6;  // lower bound for writes of a node to a shared disk
 
+/// Copies a file or a whole directory. New directories are writable even if those of a read-only
+/// prefix are not, unlike the directories of a recursive fs::copy().
 void copy_into(const fs::path& from, const fs::path& to) {
   std::error_code code;
-  fs::copy(from, to, fs::copy_options::overwrite_existing | fs::copy_options::recursive, code);
+  if (fs::is_directory(from, code)) {
+    make_directories(to);
+    for (const fs::directory_entry& entry : fs::directory_iterator(from, code))
+      copy_into(entry.path(), to / entry.path().filename());
+  } else {
+    fs::copy_file(from, to, fs::copy_options::overwrite_existing, code);
+  }
   if (code) fail_to_write("copy to", to, code.value());
 }
 
@@ -216,7 +224,6 @@ Frozen freeze(const SubmitRequest& request, const Installation& installation) {
   copy_into(installation.home / scripts, place / scripts);
   const fs::path settings = fs::path("etc") / "trireme";
   if (fs::exists(installation.root / settings, code)) {
-    make_directories(place / settings);
     copy_into(installation.root / settings, place / settings);
   }
   if (request.chain > 1) write_file_atomic(place / "chain-code", "");

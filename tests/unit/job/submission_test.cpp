@@ -208,6 +208,9 @@ TEST_F(SubmissionTest, AJobOfAPrefixLinksItsProgramsAndKeepsTheSettingsOfTheSite
   for (const char* file : {"p/share/trireme/slurm/env.sh", "p/bin/trireme", "p/etc/trireme/env.sh"})
     std::ofstream(at(file)) << "old";
   std::ofstream(at("p/share/trireme/revision")) << "abc123\n";
+  const auto write = std::filesystem::perms::owner_write;
+  std::filesystem::permissions(at("p/share/trireme/slurm"), write,
+                               std::filesystem::perm_options::remove);
   const Installation prefix = installation_of(at("p/bin"));
   EXPECT_TRUE(prefix.is_installed);
   EXPECT_EQ(prefix.home, at("p/share/trireme"));
@@ -221,6 +224,8 @@ TEST_F(SubmissionTest, AJobOfAPrefixLinksItsProgramsAndKeepsTheSettingsOfTheSite
             at("p/bin/trireme"));
   EXPECT_EQ(read_file(frozen.home / "etc/trireme/env.sh"), "old");
   EXPECT_EQ(read_file(frozen.home / "slurm/env.sh"), "old");
+  EXPECT_NE(std::filesystem::status(frozen.home / "slurm").permissions() & write,
+            std::filesystem::perms::none);
   EXPECT_EQ(read_file(frozen.home / "revision"), "abc123\n");
 }
 
