@@ -135,7 +135,7 @@ std::string environment(bool has_config) {
   }
   rows.insert(
       rows.end(),
-      {{"TRIREME_KERNEL_CACHE", "directory of compiled CUDA kernels"},
+      {{"TRIREME_KERNEL_CACHE", "directory of compiled CUDA kernels (commands that use a GPU)"},
        {"TRIREME_ENV", "further file with settings for the job scripts; it wins over the others"},
        {"TRIREME_HOME", "directory that contains slurm/ with the job scripts"}});
   return heading("SH", "ENVIRONMENT") + table(rows);

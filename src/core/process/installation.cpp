@@ -16,7 +16,7 @@ Installation installation_of(const fs::path& programs) {
   const fs::path prefix = programs.parent_path();
   const fs::path share = prefix / "share" / "trireme";
   std::error_code code;
-  if (fs::exists(share / "slurm" / "env.sh", code)) return {prefix, share, programs, true};
+  if (fs::exists(share / "revision", code)) return {prefix, share, programs, true};
   const fs::path checkout = prefix.parent_path().parent_path();  // CHECKOUT/build/PRESET/bin
   return {checkout, checkout, programs, false};
 }

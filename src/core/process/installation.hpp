@@ -7,8 +7,8 @@ namespace trireme {
 /// The directories of the running program: an installed prefix, a checkout, or the frozen copy of a
 /// queued job.
 struct Installation {
-  std::filesystem::path root;      // prefix or checkout
-  std::filesystem::path home;      // contains slurm/; PREFIX/share/trireme, or the checkout
+  std::filesystem::path root;  // prefix or checkout
+  std::filesystem::path home;  // contains the job scripts: PREFIX/share/trireme, or the checkout
   std::filesystem::path programs;  // contains trireme and trireme-data
   bool is_installed = false;       // `cmake --install` wrote the directory root
 };
