@@ -12,7 +12,7 @@ namespace {
 
 /// Returns `text` as one line of a manual page that man prints unchanged. A hyphen that is not
 /// escaped would become a typographic hyphen, which a user cannot paste into a shell.
-std::string plain(const std::string& text) {
+std::string roff(const std::string& text) {
   std::string result;
   if (text.starts_with('.') || text.starts_with('\'')) result = "\\&";
   for (const char c : text) {
@@ -52,12 +52,12 @@ std::string sentence(std::string help) {
 }
 
 std::string heading(const char* macro, const std::string& text) {
-  return formatted(".{} {}\n", macro, plain(text));
+  return formatted(".{} {}\n", macro, roff(text));
 }
 
 /// Returns a paragraph with the bold term `term` before the indented text.
 std::string tagged(const std::string& term, const std::string& text) {
-  return formatted(".TP\n\\fB{}\\fR\n{}\n", plain(term), plain(text));
+  return formatted(".TP\n\\fB{}\\fR\n{}\n", roff(term), roff(text));
 }
 
 std::string table(const HelpRows& rows) {
@@ -69,7 +69,7 @@ std::string table(const HelpRows& rows) {
 /// Returns `lines` without line filling, as in a terminal.
 std::string verbatim(const std::vector<std::string>& lines) {
   std::string text = ".PP\n.RS 4\n.nf\n";
-  for (const std::string& line : lines) text += plain(line) + '\n';
+  for (const std::string& line : lines) text += roff(line) + '\n';
   return text + ".fi\n.RE\n";
 }
 
@@ -83,9 +83,9 @@ std::string keys_of(const ConfigSet& set, const std::string& section) {
     if (indent == line.size()) continue;
     const std::string words = line.substr(indent);
     if (indent == 2) {
-      text += formatted(".TP\n\\fB{}\\fR\n", plain(words));
+      text += formatted(".TP\n\\fB{}\\fR\n", roff(words));
     } else {
-      text += (is_first ? "" : ".br\n") + plain(words) + '\n';
+      text += (is_first ? "" : ".br\n") + roff(words) + '\n';
     }
     is_first = indent == 2;
   }
@@ -95,7 +95,7 @@ std::string keys_of(const ConfigSet& set, const std::string& section) {
 std::string configuration(const ConfigSet& set) {
   std::string text =
       heading("SH", "CONFIGURATION KEYS") +
-      plain(
+      roff(
           "A key is given as --section.key VALUE, in a TOML file, or as TRIREME_SECTION_KEY in the "
           "environment. The command line wins over the environment, the environment over the last "
           "--config, the last --config over the first, then a preset, then the default.") +
@@ -169,15 +169,15 @@ std::string ManualPages::opening(const std::string& name, const std::string& hel
   std::string title = name;
   for (char& c : title) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return formatted(".TH {} 1 \"\" \"{}\" \"Trireme manual\"\n.SH NAME\n{} \\- {}\n.SH SYNOPSIS\n",
-                   plain(title), plain(version_), plain(name), plain(help));
+                   roff(title), roff(version_), roff(name), roff(help));
 }
 
 std::string ManualPages::program(const std::vector<CommandSpec>& commands) const {
-  std::string text = opening(program_, help_) + "\\fB" + plain(program_) +
+  std::string text = opening(program_, help_) + "\\fB" + roff(program_) +
                      "\\fR COMMAND [options]\n" + heading("SH", "COMMANDS");
   for (const CommandSpec& command : commands)
     text +=
-        formatted(".TP\n\\fB{}\\fR(1)\n{}\n", plain(page_name(command.name)), plain(command.help));
+        formatted(".TP\n\\fB{}\\fR(1)\n{}\n", roff(page_name(command.name)), roff(command.help));
   const bool has_config = std::any_of(commands.begin(), commands.end(),
                                       [](const CommandSpec& one) { return one.config != nullptr; });
   return text + heading("SH", "OPTIONS") +
@@ -189,17 +189,17 @@ std::string ManualPages::program(const std::vector<CommandSpec>& commands) const
 std::string ManualPages::command(const CommandSpec& command) const {
   const std::string words = formatted("{} {}", program_, command.name);
   const std::string usage = CommandHelp(program_).usage(command);
-  std::string text = opening(page_name(command.name), command.help) + "\\fB" + plain(words) +
-                     "\\fR" + plain(usage.substr(words.size())) + '\n' +
-                     heading("SH", "DESCRIPTION") + plain(sentence(command.help)) +
-                     "\n.PP\nRanks: " + plain(CommandHelp::ranks(command)) + ".\n" +
+  std::string text = opening(page_name(command.name), command.help) + "\\fB" + roff(words) +
+                     "\\fR" + roff(usage.substr(words.size())) + '\n' +
+                     heading("SH", "DESCRIPTION") + roff(sentence(command.help)) +
+                     "\n.PP\nRanks: " + roff(CommandHelp::ranks(command)) + ".\n" +
                      heading("SH", "OPTIONS") + table(CommandHelp::options(command));
   if (command.config != nullptr) text += configuration(*command.config);
   const bool has_config = command.config != nullptr || command.settings_file == SettingsFile::toml;
   text += files(has_config, has_option(command, "--run")) + environment(command.config != nullptr) +
           exit_status();
   if (!command.examples.empty()) text += heading("SH", "EXAMPLES") + verbatim(command.examples);
-  return text + heading("SH", "SEE ALSO") + "\\fB" + plain(program_) + "\\fR(1)\n";
+  return text + heading("SH", "SEE ALSO") + "\\fB" + roff(program_) + "\\fR(1)\n";
 }
 
 std::map<std::string, std::string> ManualPages::all(
