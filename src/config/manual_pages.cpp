@@ -168,8 +168,11 @@ std::string ManualPages::page_name(const std::string& command) const {
 std::string ManualPages::opening(const std::string& name, const std::string& help) const {
   std::string title = name;
   for (char& c : title) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return formatted(".TH {} 1 \"\" \"{}\" \"Trireme manual\"\n.SH NAME\n{} \\- {}\n.SH SYNOPSIS\n",
-                   roff(title), roff(version_), roff(name), roff(help));
+  // Without hyphenation and with a ragged right margin, names stay whole.
+  return formatted(
+      ".TH {} 1 \"\" \"{}\" \"Trireme manual\"\n.nh\n.ad l\n.SH NAME\n{} \\- {}\n"
+      ".SH SYNOPSIS\n",
+      roff(title), roff(version_), roff(name), roff(help));
 }
 
 std::string ManualPages::program(const std::vector<CommandSpec>& commands) const {

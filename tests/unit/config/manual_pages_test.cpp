@@ -54,7 +54,7 @@ TEST(ManualPages, ACommandHasTheTablesOfItsHelp) {
   const std::string page = Documented().output({"man", "pretrain"});
 
   EXPECT_TRUE(page.starts_with(
-      ".TH TRIREME\\-PRETRAIN 1 \"\" \"trireme 0.1\" \"Trireme manual\"\n.SH NAME\n"
+      ".TH TRIREME\\-PRETRAIN 1 \"\" \"trireme 0.1\" \"Trireme manual\"\n.nh\n.ad l\n.SH NAME\n"
       "trireme\\-pretrain \\- train from scratch\n.SH SYNOPSIS\n"))
       << page;
   for (const char* part :
