@@ -4,24 +4,36 @@
 #include "bin/start_limit.hpp"
 #include "bin/trireme/commands.hpp"
 #include "bin/trireme/train_command.hpp"
+#include "bin/version.hpp"
 #include "comm/liveness/activity.hpp"
 #include "core/error.hpp"
 #include "core/files/hdf5.hpp"
 #include "core/process/run_main.hpp"
 #include "device/device.hpp"
 #include "device/torch_errors.hpp"
+#include "ops/cpu/kernels.hpp"
 #include "train/control/peer_failure.hpp"
 
+namespace trireme {
 namespace {
 
 /// Returns the text of --version: the versions of this program, the compiler and the libraries.
 std::string version_text() {
-  return trireme::formatted(
+  return formatted(
       "trireme {}\n  compiler  g++ {}\n  LibTorch  {}\n  MPI       {}\n  NCCL      {}\n",
       TRIREME_VERSION, __VERSION__, TRIREME_TORCH_VERSION, TRIREME_MPI_VERSION, TRIREME_NCCL_STATE);
 }
 
+/// Returns the JSON object of `--version --json`.
+std::string version_line() {
+  ProgramParts parts{TRIREME_TORCH_VERSION, TRIREME_NCCL_VERSION, {}};
+  for (const ops::kernels::Table* table : ops::kernels::usable_tables())
+    parts.cpu_kernels.emplace_back(table->name);
+  return version_json("trireme", parts);
+}
+
 }  // namespace
+}  // namespace trireme
 
 int main(int argc, char** argv) {
   using namespace trireme;
@@ -35,7 +47,8 @@ int main(int argc, char** argv) {
     // hours for the slowest one.
     if (!is_training_command(argc, argv)) options.timeout_s = comm::kNoTimeout_s;
     comm::Launch launch("trireme", &argc, &argv, options);
-    config::CommandLine line("trireme", "trains language models on Slurm clusters", version_text);
+    config::CommandLine line("trireme", "trains language models on Slurm clusters", version_text,
+                             version_line);
     const WorldSource world = [&]() -> comm::Communicator& { return launch.world(); };
     for (const train::TaskRow& task : train::task_rows())
       add_train_command(line, launch, argv[0], task);

@@ -3,12 +3,13 @@ add_executable(
   trireme_data.cpp
   run_command.cpp
   start_limit.cpp
+  version.cpp
   trireme_data/bench_commands.cpp
   trireme_data/import_command.cpp
   trireme_data/inspect_commands.cpp
   trireme_data/pack_command.cpp
   trireme_data/tokenizer_commands.cpp)
-target_compile_definitions(trireme-data PRIVATE TRIREME_VERSION="${PROJECT_VERSION}")
+trireme_program(trireme-data)
 target_link_libraries(trireme-data PRIVATE trireme::data_prep)
 trireme_compile_together(trireme-data)
 trireme_optimize_little(trireme-data)

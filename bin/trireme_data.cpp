@@ -3,6 +3,7 @@
 #include "bin/run_command.hpp"
 #include "bin/start_limit.hpp"
 #include "bin/trireme_data/commands.hpp"
+#include "bin/version.hpp"
 #include "core/files/hdf5.hpp"
 #include "core/process/run_main.hpp"
 
@@ -13,8 +14,10 @@ int main(int argc, char** argv) {
     comm::CommOptions options;
     options.timeout_s = comm::kNoTimeout_s;  // a rank may wait hours for the slowest one
     comm::Launch launch("trireme-data", &argc, &argv, options);
-    config::CommandLine line("trireme-data", "turns text into token shards for training",
-                             [] { return std::string("trireme-data " TRIREME_VERSION "\n"); });
+    config::CommandLine line(
+        "trireme-data", "turns text into token shards for training",
+        [] { return std::string("trireme-data " TRIREME_VERSION "\n"); },
+        [] { return version_json("trireme-data", {}); });
     line.group("tokenizer", "train a tokenizer, encode and decode text");
     add_tokenizer_train_command(line, launch);
     add_tokenizer_encode_command(line);

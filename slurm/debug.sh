@@ -15,6 +15,9 @@
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
+# shellcheck source=slurm/lib/settings.sh
+source "$here/lib/settings.sh"
+read_settings
 # shellcheck source=slurm/env.sh
 source "$here/env.sh"
 # shellcheck source=slurm/lib/step.sh

@@ -1,12 +1,13 @@
 # shellcheck shell=bash
-# Settings of this site. The job scripts source this file in the directory where sbatch was typed; they contain no such settings.
-# Every value can also be set in the environment of `sbatch`, which wins over this file.
+# All settings of the job scripts with their defaults. The job scripts source this file in the directory where sbatch was typed.
+# Every value can also be set in the environment of `sbatch` or in a settings file (lib/settings.sh); both win over this file.
+# In a checkout, you may also edit this file.
 # Partition and account have Slurm's own variables: export SBATCH_PARTITION=gpu SBATCH_ACCOUNT=mygroup
 
 # Modules to load, for example "gcc/13 openmpi/4.1.6 hdf5/1.14". Use the modules of the build.
 : "${TRIREME_MODULES:=}"
 # Directory of the programs, and directory for runs (on a parallel file system with space for checkpoints).
-: "${TRIREME_BIN:=$(dirname "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")")/build/release/bin}"
+: "${TRIREME_BIN:=$(programs_directory)}"
 : "${TRIREME_RUNS:=runs}"
 # Command that srun puts before the program: empty, or a container, for example "apptainer exec --nv --env 'A=b c' image.sif"; or srun's
 # own options for a container, "--container-image=image.sqsh" (slurm/containers).

@@ -8,6 +8,7 @@
 #include "core/files/json_lines.hpp"
 #include "core/join.hpp"
 #include "core/number.hpp"
+#include "core/process/installation.hpp"
 #include "core/process/run_main.hpp"
 #include "core/timer.hpp"
 #include "data/order/plan.hpp"
@@ -15,6 +16,7 @@
 #include "job/doctor/findings.hpp"
 #include "job/doctor/node_speeds.hpp"
 #include "job/doctor/shared_directories.hpp"
+#include "job/doctor/site_settings.hpp"
 #include "scheduler/scheduler.hpp"
 #include "train/start/run_keys.hpp"
 
@@ -93,13 +95,15 @@ std::vector<job::RankFacts> gather(const comm::LaunchInfo& launch, comm::Communi
 }
 
 void show(bool as_json, const std::vector<job::Finding>& findings, const job::SpeedReport& speeds,
-          const std::vector<job::RankFacts>& ranks) {
+          const std::vector<job::RankFacts>& ranks,
+          const std::vector<job::SettingsFile>& settings) {
   const std::string exclude = joined(job::hosts_to_exclude(findings, hosts_of(ranks)), ",");
   if (as_json) {
     Json json{{"ok", !has_error(findings)},
               {"findings", Json::array()},
               {"nodes", Json::array()},
-              {"exclude", exclude}};
+              {"exclude", exclude},
+              {"settings", Json::array()}};
     for (const job::Finding& one : findings) {
       json["findings"].push_back({{"id", one.id},
                                   {"severity", job::severity_name(one.severity)},
@@ -109,6 +113,8 @@ void show(bool as_json, const std::vector<job::Finding>& findings, const job::Sp
     }
     for (const job::NodeSpeed& one : speeds.nodes)
       json["nodes"].push_back({{"host", one.host}, {"allreduce_gb_s", one.allreduce_gb_s}});
+    for (const job::SettingsFile& one : settings)
+      json["settings"].push_back({{"file", one.path.string()}, {"source", one.source}});
     print(json_line(json));
     return;
   }
@@ -120,6 +126,9 @@ void show(bool as_json, const std::vector<job::Finding>& findings, const job::Sp
       text +=
           formatted("  {}: all-reduce {}/s\n", one.host, format_bytes(1e9 * one.allreduce_gb_s));
   }
+  for (const job::SettingsFile& one : settings)
+    text += formatted("  settings of job scripts: {} ({})\n", one.path.string(), one.source);
+  if (settings.empty()) text += "  settings of job scripts: no file, so all have their defaults\n";
   for (const job::Finding& one : findings)
     text += formatted("{}: {} [{}]\n", job::severity_name(one.severity), one.line(), one.id);
   if (!exclude.empty())
@@ -145,7 +154,9 @@ int run(const DoctorSettings& settings, const comm::Launch& launch) {
   if (is_first) {
     for (const job::Finding& one : speeds.findings) findings.push_back(one);
     for (const job::Finding& one : unread_variables()) findings.push_back(one);
-    show(settings.json, findings, speeds, ranks);
+    const job::SiteSettings site = job::site_settings(own_installation().root);
+    findings.insert(findings.end(), site.findings.begin(), site.findings.end());
+    show(settings.json, findings, speeds, ranks, site.files);
   }
   const std::int64_t failed = is_first && has_error(findings) ? 1 : 0;
   const bool any = comm::broadcast_value(world, failed, 0, "doctor") == 1;

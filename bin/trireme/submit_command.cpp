@@ -15,6 +15,7 @@
 #include "core/files/json_lines.hpp"
 #include "core/join.hpp"
 #include "core/number.hpp"
+#include "core/process/installation.hpp"
 #include "core/process/run_main.hpp"
 #include "core/timer.hpp"
 #include "job/run_directory.hpp"
@@ -32,15 +33,11 @@ namespace fs = std::filesystem;
 constexpr double kFilesPerCheckpoint = 8;
 constexpr std::chrono::seconds kHeartbeat(60);
 
-/// Returns TRIREME_HOME, else the directory that contains build/PRESET/bin of this program.
-fs::path checkout(const fs::path& bin) {
-  if (const char* home = std::getenv("TRIREME_HOME")) return home;
-  return bin.parent_path().parent_path().parent_path();
-}
-
-fs::path own_directory() {
-  std::error_code code;
-  return fs::read_symlink("/proc/self/exe", code).parent_path();
+/// Returns the directories of this program; TRIREME_HOME replaces the directory of the job scripts.
+Installation submitted_installation() {
+  Installation installation = own_installation();
+  if (const char* home = std::getenv("TRIREME_HOME")) installation.home = home;
+  return installation;
 }
 
 std::optional<job::RunView> view_of(const job::RunDirectory& folder) {
@@ -237,16 +234,18 @@ scheduler::NodeKind kind_of(const job::SubmitRequest& request,
 
 int run(const SubmitSettings& settings, comm::Launch& launch, const std::string& program) {
   const job::SubmitRequest request = request_of(settings);
-  const fs::path bin = own_directory();
-  fs::path home = checkout(bin);
+  const Installation installation = submitted_installation();
+  fs::path home = installation.home;
   SubmitProblems problems;
   train::RunPlan plan;
   const scheduler::ClusterAnswer cluster = scheduler::scheduler().cluster();
   scheduler::NodeKind kind = kind_of(request, cluster, problems);
   const fs::path script = job::script_of(request, kind, home);
   if (!fs::exists(script)) {
-    problems.push_back({"script-absent", formatted("there is no {}", script.string()),
-                        "set TRIREME_HOME to the checkout of Trireme"});
+    problems.push_back(
+        {"script-absent", formatted("there is no {}", script.string()),
+         "set TRIREME_HOME to the directory that contains slurm/: a checkout of Trireme, or "
+         "PREFIX/share/trireme"});
   }
   if (!kind.partition.empty()) {  // the number of ranks depends on the nodes
     std::vector<std::string> words = settings.words;
@@ -264,7 +263,7 @@ int run(const SubmitSettings& settings, comm::Launch& launch, const std::string&
   std::string job;
   const bool will_queue = problems.empty() && !settings.dry_run;
   if (will_queue) {
-    const job::Frozen frozen = job::freeze(request, home, bin);
+    const job::Frozen frozen = job::freeze(request, installation);
     home = frozen.home;
     arguments = frozen.arguments;
   }

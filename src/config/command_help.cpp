@@ -9,7 +9,6 @@ namespace trireme::config {
 namespace {
 
 constexpr std::size_t kWidth = 88;
-using Rows = std::vector<std::pair<std::string, std::string>>;  // term, meaning
 
 /// Wraps `text` into lines of at most kWidth columns; lines after the first are indented. A word
 /// that is too long for a line is divided after a '|'.
@@ -52,7 +51,7 @@ std::string with_short_lines(const std::string& text) {
   return result;
 }
 
-std::string two_columns(const Rows& rows) {
+std::string two_columns(const HelpRows& rows) {
   std::size_t width = 0;
   for (const auto& row : rows) width = std::max(width, std::min(row.first.size(), std::size_t{28}));
   std::string text;
@@ -69,7 +68,7 @@ std::string two_columns(const Rows& rows) {
 
 std::string CommandHelp::list(const std::string& group, const std::vector<CommandSpec>& commands) {
   const std::string prefix = group.empty() ? "" : formatted("{} ", group);
-  Rows rows;
+  HelpRows rows;
   for (const CommandSpec& command : commands) {
     if (command.name.starts_with(prefix))
       rows.emplace_back(command.name.substr(prefix.size()), command.help);
@@ -127,11 +126,11 @@ std::string CommandHelp::usage(const CommandSpec& command) const {
     text += rest.need == Need::required ? formatted(" -- {}...", rest.placeholder)
                                         : formatted(" [-- {}...]", rest.placeholder);
   }
-  return wrapped(text, 9);
+  return text;
 }
 
-std::string CommandHelp::options(const CommandSpec& command) {
-  Rows rows;
+HelpRows CommandHelp::options(const CommandSpec& command) {
+  HelpRows rows;
   for (const OptionSpec& option : command.positionals)
     rows.emplace_back(option.placeholder, option.help);
   for (const OptionSpec& option : command.options) {
@@ -161,14 +160,19 @@ std::string CommandHelp::options(const CommandSpec& command) {
                                       ? "show this help; --help-all explains every key"
                                       : "show this help");
   rows.emplace_back("-V, --version", "show the version");
-  return two_columns(rows);
+  return rows;
+}
+
+const char* CommandHelp::ranks(const CommandSpec& command) {
+  return command.ranks == Ranks::one ? "one"
+                                     : "any number started by mpirun or srun; they share the work";
 }
 
 std::string CommandHelp::config(const ConfigSet& set, bool all) {
   std::string text =
       "\nconfig keys: --section.key VALUE, TOML file, or TRIREME_SECTION_KEY in the environment\n"
       "(command line > environment > last --config > first --config > preset > default):\n";
-  Rows rows;
+  HelpRows rows;
   for (const std::string& section : set.sections()) {
     if (all) {
       text += formatted("\n[{}]\n{}", section, with_short_lines(set.help_text(section)));
@@ -192,12 +196,10 @@ std::string CommandHelp::config(const ConfigSet& set, bool all) {
 }
 
 std::string CommandHelp::command(const CommandSpec& command, bool all) const {
-  const char* ranks = command.ranks == Ranks::one
-                          ? "one"
-                          : "any number started by mpirun or srun; they share the work";
   const std::string title = formatted("{} {} - {}", program_, command.name, command.help);
-  std::string text = formatted("{}\n\nusage: {}\nranks: {}\n\n{}", wrapped(title, 2),
-                               usage(command), ranks, options(command));
+  std::string text =
+      formatted("{}\n\nusage: {}\nranks: {}\n\n{}", wrapped(title, 2), wrapped(usage(command), 9),
+                ranks(command), two_columns(options(command)));
   if (command.config != nullptr) text += config(*command.config, all);
   if (!command.examples.empty()) text += "\nexamples:\n";
   for (const std::string& example : command.examples) text += formatted("  {}\n", example);

@@ -1,11 +1,15 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/command_line.hpp"
 
 namespace trireme::config {
+
+/// Terms with their meanings.
+using HelpRows = std::vector<std::pair<std::string, std::string>>;
 
 /// Writes the text of --help and --help-all.
 class CommandHelp {
@@ -29,9 +33,14 @@ class CommandHelp {
   /// section, examples. With `all`, every key in full.
   [[nodiscard]] std::string command(const CommandSpec& command, bool all) const;
 
- private:
+  /// Returns the usage of a command in one line: "trireme pretrain --run DIR [options]".
   [[nodiscard]] std::string usage(const CommandSpec& command) const;
-  [[nodiscard]] static std::string options(const CommandSpec& command);
+  /// Returns the positional arguments and options with their meanings.
+  [[nodiscard]] static HelpRows options(const CommandSpec& command);
+  /// Returns the ranks that a command takes.
+  [[nodiscard]] static const char* ranks(const CommandSpec& command);
+
+ private:
   [[nodiscard]] static std::string config(const ConfigSet& set, bool all);
 
   std::string program_;

@@ -4,8 +4,12 @@
 
 #include "config/command_help.hpp"
 #include "config/completion.hpp"
+#include "config/manual_pages.hpp"
 #include "core/edit_distance.hpp"
 #include "core/escape.hpp"
+#include "core/files/directories.hpp"
+#include "core/files/file.hpp"
+#include "core/join.hpp"
 #include "core/process/run_main.hpp"
 
 namespace trireme::config {
@@ -119,23 +123,30 @@ std::function<int()> printed(const std::string& text) {
 }  // namespace
 
 CommandLine::CommandLine(std::string program, std::string help,
-                         std::function<std::string()> version)
+                         std::function<std::string()> version,
+                         std::function<std::string()> version_json)
     : program_(std::move(program)),
       help_(std::move(help)),
       version_(std::move(version)),
-      completion_("completion",
-                  "print the shell script that completes commands, options and keys") {
+      version_json_(std::move(version_json)),
+      completion_("completion", "print the shell script that completes commands, options and keys"),
+      manual_("man", "print the manual page of a command, or write all manual pages to files") {
   completion_.positional("bash|zsh|fish", &shell_, "name of the shell")
       .example(completion_place(program_, "bash"))
       .example(completion_place(program_, "zsh"))
       .example(completion_place(program_, "fish"))
       .run([this] {
-        std::vector<CommandSpec> commands = specs();
-        Problems ignored;
-        for (const CommandSpec& command : commands) run_check(command, ignored);
-        print(completion_script(shell_, program_, commands));
+        print(completion_script(shell_, program_, checked_specs()));
         return kExitDone;
       });
+  manual_
+      .option("--output,-o", &manual_output_, "DIR",
+              "write the pages of all commands to this directory; without it, print one page")
+      .positional("COMMAND", &manual_words_,
+                  "words of the command; none: the page of the program itself", Need::optional)
+      .example(formatted("{} man | man -l -", program_))
+      .example(formatted("{} man --output ~/.local/share/man/man1", program_))
+      .run([this] { return print_manual(); });
 }
 
 Command& CommandLine::command(const std::string& name, const std::string& help) {
@@ -150,7 +161,40 @@ std::vector<CommandSpec> CommandLine::specs() const {
   std::vector<CommandSpec> specs;
   for (const Command& command : commands_) specs.push_back(command.spec());
   specs.push_back(completion_.spec());
+  specs.push_back(manual_.spec());
   return specs;
+}
+
+std::vector<CommandSpec> CommandLine::checked_specs() const {
+  std::vector<CommandSpec> commands = specs();
+  Problems ignored;
+  for (const CommandSpec& command : commands) run_check(command, ignored);
+  return commands;
+}
+
+int CommandLine::print_manual() const {
+  const std::vector<CommandSpec> commands = checked_specs();
+  const std::string version = version_();
+  const ManualPages pages(program_, help_, version.substr(0, version.find('\n')));
+  if (!manual_output_.empty()) {
+    if (!manual_words_.empty())
+      fail(ErrorKind::usage, "--output writes the pages of all commands. Leave out '{}'",
+           joined(manual_words_, " "));
+    make_directories(manual_output_);
+    for (const auto& [name, text] : pages.all(commands))
+      write_file_atomic(std::filesystem::path(manual_output_) / name, text);
+    return kExitDone;
+  }
+  if (manual_words_.empty()) {
+    print(pages.program(commands));
+    return kExitDone;
+  }
+  Words words = manual_words_;
+  const CommandSpec* command = choose(commands, words);
+  if (command == nullptr || !words.empty())
+    fail_unknown(CommandHelp(program_), program_, commands, manual_words_);
+  print(pages.command(*command));
+  return kExitDone;
 }
 
 /// Returns the command that will run; none if only help, a version or an error is printed.
@@ -196,7 +240,10 @@ std::function<int()> CommandLine::parse(int argc, const char* const* argv) const
     arguments.emplace_back("--help");
   }
   if (!arguments.empty() && is_help(arguments[0])) return printed(help.overview(help_, specs));
-  if (!arguments.empty() && is_version(arguments[0])) return printed(version_() + "\n");
+  if (!arguments.empty() && is_version(arguments[0])) {
+    const bool as_json = version_json_ && arguments.size() > 1 && arguments[1] == "--json";
+    return printed(as_json ? version_json_() : version_() + "\n");
+  }
   if (arguments.size() > 1 && is_group(specs, arguments[0]) && !is_command(specs, arguments[0])) {
     const auto about = std::find_if(groups_.begin(), groups_.end(), [&](const GroupSpec& group) {
       return group.name == arguments[0];

@@ -129,11 +129,13 @@ class Command {
 };
 
 /// The command line of a program. `PROGRAM help COMMAND` is `PROGRAM COMMAND --help`, and every
-/// program has the command `completion SHELL`.
+/// program has the commands `completion SHELL` and `man COMMAND`.
 class CommandLine {
  public:
-  /// `version` returns the text that --version prints.
-  CommandLine(std::string program, std::string help, std::function<std::string()> version);
+  /// `version` returns the text that --version prints; its first line is the program and its
+  /// version. `version_json` returns the line that `--version --json` prints.
+  CommandLine(std::string program, std::string help, std::function<std::string()> version,
+              std::function<std::string()> version_json = {});
   CommandLine(const CommandLine&) = delete;
   CommandLine& operator=(const CommandLine&) = delete;
 
@@ -161,14 +163,21 @@ class CommandLine {
  private:
   [[nodiscard]] std::vector<CommandSpec> specs() const;
   [[nodiscard]] std::optional<CommandSpec> chosen(int argc, const char* const* argv) const;
+  /// Returns all specs after their checks have registered the allowed values of keys.
+  [[nodiscard]] std::vector<CommandSpec> checked_specs() const;
+  int print_manual() const;
 
   std::string program_;
   std::string help_;
   std::function<std::string()> version_;
+  std::function<std::string()> version_json_;
   std::list<Command> commands_;
   std::vector<GroupSpec> groups_;
   std::string shell_;
   Command completion_;
+  std::vector<std::string> manual_words_;
+  std::string manual_output_;
+  Command manual_;
 };
 
 enum class ParseOutcome { run, help, help_all, version };

@@ -1,6 +1,7 @@
 #include "core/error.hpp"
 
 #include <array>
+#include <filesystem>
 #include <sstream>
 #include <utility>
 
@@ -60,7 +61,9 @@ void fail_with(ErrorKind kind, std::string_view format, MessageParts parts) {
 }
 
 void assertion_failed(const char* what, const char* file, int line) {
-  fail(ErrorKind::internal, "assertion failed: {} ({}:{})", what, file, line);
+  // cmake --install replaces the path of the checkout by "./././", which the normal form drops.
+  fail(ErrorKind::internal, "assertion failed: {} ({}:{})", what,
+       std::filesystem::path(file).lexically_normal().string(), line);
 }
 
 }  // namespace trireme

@@ -105,6 +105,8 @@ const std::vector<Row>& rows() {
       {"trireme", {"verify-layout"}, {"--ranks", "2", "--steps", "1", "--parallel.zero", "1"}},
       {"trireme", {"completion"}, {"bash"}},
       {"trireme-data", {"completion"}, {"bash"}},
+      {"trireme", {"man"}, {"pretrain"}},
+      {"trireme-data", {"man"}, {"pack"}},
       {"trireme-data",
        {"tokenizer", "train"},
        {"--input", "<corpus.jsonl", "--vocab-size", "300", "--output", ">tokenizer"}},

@@ -25,10 +25,29 @@ constexpr double kStart_s = 60;  // assumed start time if the run has no earlier
 constexpr double kGit_s = 10;
 constexpr double kWriteBytesPerS = 200e6;  // lower bound for writes of a node to a shared disk
 
+/// Copies a file or a whole directory. New directories are writable even if those of a read-only
+/// prefix are not, unlike the directories of a recursive fs::copy().
 void copy_into(const fs::path& from, const fs::path& to) {
   std::error_code code;
-  fs::copy(from, to, fs::copy_options::overwrite_existing | fs::copy_options::recursive, code);
+  if (fs::is_directory(from, code)) {
+    make_directories(to);
+    for (const fs::directory_entry& entry : fs::directory_iterator(from, code))
+      copy_into(entry.path(), to / entry.path().filename());
+  } else {
+    fs::copy_file(from, to, fs::copy_options::overwrite_existing, code);
+  }
   if (code) fail_to_write("copy to", to, code.value());
+}
+
+/// Writes the revision of the job scripts to `file`, because the frozen copy is not in a repository.
+void write_revision(const Installation& installation, const fs::path& file) {
+  if (installation.is_installed) {
+    write_file_atomic(file, revision_of(installation) + "\n");
+    return;
+  }
+  const ProgramEnd git = run_program(
+      {"git", "-C", installation.home.string(), "describe", "--always", "--dirty"}, kGit_s);
+  if (git.code == 0) write_file_atomic(file, git.out);
 }
 
 /// Returns the memory of a GPU of this type in bytes (of the largest variant); none for an unknown
@@ -183,8 +202,7 @@ std::vector<SubmitProblem> scheduler_problems(const SubmitRequest& request,
   return problems;
 }
 
-Frozen freeze(const SubmitRequest& request, const std::filesystem::path& home,
-              const std::filesystem::path& bin) {
+Frozen freeze(const SubmitRequest& request, const Installation& installation) {
   const fs::path all = RunDirectory{request.run}.submit();
   int number = 1;  // another queued job of this run may need the existing directories
   while (fs::exists(all / cat(number))) ++number;
@@ -193,14 +211,23 @@ Frozen freeze(const SubmitRequest& request, const std::filesystem::path& home,
   const fs::path programs = place / "build/release/bin";  // path that env.sh expects
   make_directories(programs);
   for (const char* program : {"trireme", "trireme-data"}) {
-    if (fs::exists(bin / program, code)) copy_into(bin / program, programs / program);
+    const fs::path from = installation.programs / program;
+    if (!fs::exists(from, code)) continue;
+    if (installation.is_installed) {
+      fs::create_symlink(from, programs / program, code);
+      if (code) fail_to_write("link", programs / program, code.value());
+    } else {
+      copy_into(from, programs / program);
+    }
   }
-  copy_into(home / scheduler::scheduler().words().id, place / scheduler::scheduler().words().id);
+  const std::string scripts(scheduler::scheduler().words().id);
+  copy_into(installation.home / scripts, place / scripts);
+  const fs::path settings = fs::path("etc") / "trireme";
+  if (fs::exists(installation.root / settings, code)) {
+    copy_into(installation.root / settings, place / settings);
+  }
   if (request.chain > 1) write_file_atomic(place / "chain-code", "");
-  // The copy is not in a repository, so the revision is stored in a file.
-  const ProgramEnd revision =
-      run_program({"git", "-C", home.string(), "describe", "--always", "--dirty"}, kGit_s);
-  if (revision.code == 0) write_file_atomic(place / "revision", revision.out);
+  write_revision(installation, place / "revision");
   Frozen frozen{place, request.arguments};
   int file = 0;
   const auto copied = [&](const std::string& from) {

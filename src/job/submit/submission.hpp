@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/process/installation.hpp"
 #include "scheduler/scheduler.hpp"
 
 namespace trireme::job {
@@ -44,7 +45,7 @@ struct NodeShape {
 
 NodeShape shape_of(const SubmitRequest& request, const scheduler::NodeKind& kind);
 
-/// Returns the job script of the task in the checkout `home`. If there is no script for this type
+/// Returns the job script of the task in `home`, the directory that contains slurm/. If there is no script for this type
 /// of GPU, returns the script for a100.
 std::filesystem::path script_of(const SubmitRequest& request, const scheduler::NodeKind& kind,
                                 const std::filesystem::path& home);
@@ -85,11 +86,11 @@ struct Frozen {
   std::vector<std::string> arguments;
 };
 
-/// Copies the files of a job into a new directory of RUN/submit: the programs in `bin`, the job
-/// scripts in `home`, and the configuration files that the arguments name. The returned arguments
-/// name the copies. For dependent jobs, also creates the file `chain-code`, which shows the job
-/// scripts that the jobs are dependent (slurm/lib/chain.sh).
-Frozen freeze(const SubmitRequest& request, const std::filesystem::path& home,
-              const std::filesystem::path& bin);
+/// Copies the files of a job into a new directory of RUN/submit: the programs, the job scripts, the
+/// settings of the site, and the configuration files that the arguments name. Programs of an
+/// installed prefix are linked instead, because they find their libraries beside themselves and do
+/// not change. The returned arguments name the copies. For dependent jobs, also creates the file
+/// `chain-code`, which shows the job scripts that the jobs are dependent (slurm/lib/chain.sh).
+Frozen freeze(const SubmitRequest& request, const Installation& installation);
 
 }  // namespace trireme::job

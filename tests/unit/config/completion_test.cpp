@@ -98,7 +98,7 @@ class InBash : public Completion {
 
 TEST_F(InBash, CommandsGroupsAndHelp) {
   EXPECT_EQ(offered({""}),
-            (Words{"--help", "--version", "checkpoint", "completion", "help", "train-it"}));
+            (Words{"--help", "--version", "checkpoint", "completion", "help", "man", "train-it"}));
   EXPECT_EQ(offered({"ch"}), Words{"checkpoint"});
   EXPECT_EQ(offered({"checkpoint", ""}), (Words{"--help", "list", "verify"}));
   EXPECT_EQ(offered({"help", "checkpoint", "v"}), Words{"verify"});
@@ -152,7 +152,7 @@ TEST_F(Completion, FishOffersTheSame) {
     return words;
   };
 
-  EXPECT_EQ(offered("my-tool "), (Words{"checkpoint", "completion", "help", "train-it"}));
+  EXPECT_EQ(offered("my-tool "), (Words{"checkpoint", "completion", "help", "man", "train-it"}));
   EXPECT_EQ(offered("my-tool checkpoint "), (Words{"list", "verify"}));
   EXPECT_EQ(offered("my-tool help train"), Words{"train-it"});
   EXPECT_EQ(offered("my-tool train-it --d"), (Words{"--device", "--dry-run"}));
@@ -189,7 +189,7 @@ TEST_F(Completion, ZshOffersTheSame) {
     return lines_of(formatted("{} -f -c {} 2>&1", TRIREME_ZSH, quoted(code)));
   };
 
-  EXPECT_EQ(offered({""}), (Words{"checkpoint", "completion", "help", "train-it"}));
+  EXPECT_EQ(offered({""}), (Words{"checkpoint", "completion", "help", "man", "train-it"}));
   EXPECT_EQ(offered({"checkpoint", ""}), (Words{"list", "verify"}));
   EXPECT_EQ(offered({"help", "train"}), Words{"train-it"});
   EXPECT_EQ(offered({"help", "train-it", ""}), Words{});

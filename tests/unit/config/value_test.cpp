@@ -28,6 +28,12 @@ TEST(Value, ReadsNumbersAsTheCommandLineWritesThem) {
   EXPECT_EQ(integer, std::numeric_limits<std::int64_t>::min());
 }
 
+TEST(Value, TextIsWrittenUnchanged) {
+  std::string text = ".a-b\\c~d^e`f|g h";
+
+  EXPECT_EQ(value_text(&text), ".a-b\\c~d^e`f|g h");
+}
+
 TEST(Value, RefusesWhatIsNotAFiniteNumberAndKeepsTheOldValue) {
   double number = 4.0;
   std::int64_t integer = 4;

@@ -183,10 +183,11 @@ TEST_F(SubmissionTest, AWaitingSubmissionIsNotChanged) {
   one.run = at("run");
   one.arguments = {"--config", at("run.toml"), "--config=" + at("run.toml").string(), "--x"};
 
-  const Frozen first = freeze(one, at("home"), at("bin"));
+  const Installation checkout{at("home"), at("home"), at("bin")};
+  const Frozen first = freeze(one, checkout);
   for (const char* file : {"home/slurm/env.sh", "bin/trireme", "run.toml"})
     std::ofstream(at(file)) << "new";
-  const Frozen second = freeze(one, at("home"), at("bin"));
+  const Frozen second = freeze(one, checkout);
 
   EXPECT_NE(first.home, second.home);
   EXPECT_EQ(read_file(first.home / "slurm/env.sh"), "old");
@@ -197,8 +198,35 @@ TEST_F(SubmissionTest, AWaitingSubmissionIsNotChanged) {
   EXPECT_EQ(read_file(second.home / "slurm/env.sh"), "new");
   EXPECT_FALSE(std::filesystem::exists(second.home / "chain-code"));
   one.chain = 2;
-  EXPECT_TRUE(std::filesystem::exists(freeze(one, at("home"), at("bin")).home / "chain-code"));
+  EXPECT_TRUE(std::filesystem::exists(freeze(one, checkout).home / "chain-code"));
   RunDirectory{one.run}.prepare();  // the next attempt takes the directory
+}
+
+TEST_F(SubmissionTest, AJobOfAPrefixLinksItsProgramsAndKeepsTheSettingsOfTheSite) {
+  for (const char* folder : {"p/share/trireme/slurm", "p/bin", "p/etc/trireme"})
+    std::filesystem::create_directories(at(folder));
+  for (const char* file : {"p/share/trireme/slurm/env.sh", "p/bin/trireme", "p/etc/trireme/env.sh"})
+    std::ofstream(at(file)) << "old";
+  std::ofstream(at("p/share/trireme/revision")) << "abc123\n";
+  const auto write = std::filesystem::perms::owner_write;
+  std::filesystem::permissions(at("p/share/trireme/slurm"), write,
+                               std::filesystem::perm_options::remove);
+  const Installation prefix = installation_of(at("p/bin"));
+  EXPECT_TRUE(prefix.is_installed);
+  EXPECT_EQ(prefix.home, at("p/share/trireme"));
+  SubmitRequest one = request();
+  one.run = at("run");
+
+  const Frozen frozen = freeze(one, prefix);
+  std::ofstream(at("p/etc/trireme/env.sh")) << "new";
+
+  EXPECT_EQ(std::filesystem::read_symlink(frozen.home / "build/release/bin/trireme"),
+            at("p/bin/trireme"));
+  EXPECT_EQ(read_file(frozen.home / "etc/trireme/env.sh"), "old");
+  EXPECT_EQ(read_file(frozen.home / "slurm/env.sh"), "old");
+  EXPECT_NE(std::filesystem::status(frozen.home / "slurm").permissions() & write,
+            std::filesystem::perms::none);
+  EXPECT_EQ(read_file(frozen.home / "revision"), "abc123\n");
 }
 
 }  // namespace

@@ -1,0 +1,52 @@
+# Rules of `cmake --install BUILD --prefix P`. P contains all that the programs and job scripts need, except the C library, libgcc_s, the
+# GPU driver and the MPI of the build. All parts find each other relative to their own directory, so that P can be moved:
+#
+#   bin/                            trireme, trireme-data
+#   lib/trireme/                    bundled libraries; LibTorch and its CUDA libraries in torch/ and nvidia/, as in the wheel
+#   share/trireme/                  slurm/, configs/, monitoring/, modulefiles/, revision, manifest.txt
+#   share/man/man1, share/doc/trireme, share/bash-completion, share/zsh, share/fish
+
+if(NOT TARGET trireme)
+  return()  # a build without LibTorch is for tests
+endif()
+
+# The directories of LibTorch's wheel with libraries that the programs name. An unpacked LibTorch has only torch/lib.
+get_filename_component(torch_directory ${TRIREME_TORCH_DIR} REALPATH)
+get_filename_component(torch_packages ${torch_directory} DIRECTORY)
+set(install_rpath $ORIGIN/../lib/trireme $ORIGIN/../lib/trireme/torch/lib)
+foreach(library ${TRIREME_NCCL_LIBRARY} ${cudart})
+  get_filename_component(directory ${library} REALPATH)
+  get_filename_component(directory ${directory} DIRECTORY)
+  if(directory MATCHES "/nvidia/[^/]+/lib$")
+    file(RELATIVE_PATH directory ${torch_packages} ${directory})
+    list(APPEND install_rpath $ORIGIN/../lib/trireme/${directory})
+  endif()
+endforeach()
+# The MPI of the build belongs to the site, so its directory comes last.
+foreach(library ${MPI_CXX_LIBRARIES})
+  get_filename_component(directory ${library} DIRECTORY)
+  string(FIND "${directory}/" "${CMAKE_SOURCE_DIR}/" in_checkout)
+  if(NOT directory IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES AND NOT in_checkout EQUAL 0)
+    list(APPEND install_rpath ${directory})
+  endif()
+endforeach()
+list(REMOVE_DUPLICATES install_rpath)
+set_target_properties(trireme trireme-data PROPERTIES INSTALL_RPATH "${install_rpath}")
+
+configure_file(${CMAKE_SOURCE_DIR}/src/cmake/install_check.cmake.in install_check.cmake @ONLY)
+configure_file(${CMAKE_SOURCE_DIR}/src/cmake/install_files.cmake.in install_files.cmake @ONLY)
+
+install(SCRIPT ${CMAKE_CURRENT_BINARY_DIR}/install_check.cmake)
+install(TARGETS trireme trireme-data RUNTIME DESTINATION bin)
+install(
+  DIRECTORY slurm/
+  DESTINATION share/trireme/slurm
+  USE_SOURCE_PERMISSIONS
+  PATTERN README.md EXCLUDE
+  PATTERN configs EXCLUDE
+  PATTERN containers EXCLUDE
+  PATTERN monitoring EXCLUDE)
+install(DIRECTORY slurm/configs slurm/monitoring DESTINATION share/trireme)
+install(FILES README.md CHANGELOG.md DESTINATION share/doc/trireme)
+install(DIRECTORY docs DESTINATION share/doc/trireme)
+install(SCRIPT ${CMAKE_CURRENT_BINARY_DIR}/install_files.cmake)
