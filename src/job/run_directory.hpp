@@ -38,6 +38,11 @@ struct RunDirectory {
 
   [[nodiscard]] std::filesystem::path save_file() const { return root / "SAVE"; }
 
+  /// The file that requests a profile of a live run, and the directory of all profiles.
+  [[nodiscard]] std::filesystem::path profile_file() const { return root / "PROFILE"; }
+
+  [[nodiscard]] std::filesystem::path profiles() const { return root / "profile"; }
+
   /// Directories with one file per rank: failure reports, stack traces, skipped steps.
   [[nodiscard]] std::filesystem::path failure_reports() const { return root / "verdicts"; }
 

@@ -11,6 +11,7 @@
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/log.hpp"
+#include "core/named_range.hpp"
 #include "core/process/failpoints.hpp"
 #include "device/device.hpp"
 #include "optim/schedule.hpp"
@@ -63,6 +64,7 @@ void check_targets(TrainingRun& run, const UpdateSamples& samples) {
 
 UpdateSamples next_samples(TrainingRun& run) {
   run.enter("data");
+  const NamedRange range(Phase::data_wait, "wait for data");
   UpdateSamples samples = run.model.samples->next();
   run.measures.all.record(run.measures.data_wait_s, samples.waited_s);
   run.phases_s += samples.waited_s;
@@ -124,12 +126,13 @@ bool is_recorded(const TrainingRun& run) {
 void record_layout(TrainingRun& run, const UpdateCount& count,
                    const std::vector<data::Batch>& batches) {
   const RunConfig& config = run.config();
-  UpdateFacts facts = update_facts(
-      config.model, config.optim, run.model.registry.dtypes(), run.model.mesh,
-      {batches.front().B, batches.front().T, static_cast<std::int64_t>(batches.size()),
-       run.progress.step + 1, ops::path_of(config.train.fused_ops && config.train.plain_ops.empty()),
-       config.train.fp8_mode()},
-      config.lora);
+  UpdateFacts facts =
+      update_facts(config.model, config.optim, run.model.registry.dtypes(), run.model.mesh,
+                   {batches.front().B, batches.front().T, static_cast<std::int64_t>(batches.size()),
+                    run.progress.step + 1,
+                    ops::path_of(config.train.fused_ops && config.train.plain_ops.empty()),
+                    config.train.fp8_mode()},
+                   config.lora);
   facts.tokens_vary =
       run.model.objective->term() == objective::LossTerm::pair || run.model.frozen != nullptr;
   run.schedule_recorded = run.model.step.schedules().ran_found();
@@ -232,6 +235,7 @@ bool do_step(TrainingRun& run) {
   run.record.reached(step);
   report(run, result, lr, step_tokens);
   run.services.time_limit.step_took(timer.seconds());
+  run.profile.step_ended(step);
   failpoint("train.stepped");
   return true;
 }

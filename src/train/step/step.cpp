@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/named_range.hpp"
 #include "core/process/failpoints.hpp"
 #include "model/stages/stage_forward.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
@@ -135,7 +136,10 @@ UpdateResult Step::run(std::span<const data::Batch> batches, std::int64_t update
   }
   failpoint("train.reduce");
   const double busy_s = timer.seconds() - links_.waited_s();
-  reduction_->finish();
+  {
+    const NamedRange range(Phase::communication, "reduce gradients");
+    reduction_->finish();
+  }
   const auto bubble = stage_sums_.add(loss_sum, timer, busy_s, !batches.empty());
   result.passes = {activations.peak_bytes(), passes_.max_in_flight(), bubble};
   result.overlap = reduction_->times();
@@ -144,7 +148,10 @@ UpdateResult Step::run(std::span<const data::Batch> batches, std::int64_t update
   router_.report(scale);
 
   // All ranks have the same norm, so a non-finite update changes nothing on any rank.
-  const optim::GradSummary summary = replicas_.summarize(loss_sum);
+  const optim::GradSummary summary = [&] {
+    const NamedRange range(Phase::optimizer, "gradient norm");
+    return replicas_.summarize(loss_sum);
+  }();
   result.loss_sum = summary.loss_sum;
   result.grad_norm = summary.norm / parts_.scaler.scale();
   result.skipped = !summary.finite;
@@ -177,6 +184,7 @@ ActionHooks Step::pass_hooks(at::Tensor& loss_sum) {
 /// Clips the gradients and changes weights and optimizer state.
 void Step::apply(const optim::GradSummary& summary, std::int64_t update, double lr) {
   failpoint("train.optimizer");
+  const NamedRange range(Phase::optimizer, "optimizer");
   const double own_norm = summary.own_norm / parts_.scaler.scale();
   scale_grads(registry_, optim::clip_factor(own_norm, clip_norm_) / parts_.scaler.scale());
   before_update_();
@@ -198,6 +206,7 @@ void Step::forward(std::span<const parallel::Microbatch> micro_batches,
 
 void Step::average_replicas() {
   if (!replicas_.differ()) return;
+  const NamedRange range(Phase::none, "average replicas");
   before_update_();
   replicas_.average();
 }
