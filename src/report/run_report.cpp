@@ -247,6 +247,18 @@ Json distribution_json(const RunReport& run) {
   }
 }
 
+/// Returns mfu_predicted of a layout.json; nullopt if the file is missing, damaged or older.
+std::optional<double> predicted_mfu_in(const std::string& layout) {
+  try {
+    const Json json = parse_json(layout, "layout.json");
+    const auto found = json.find("mfu_predicted");
+    if (found != json.end() && found->is_number()) return found->get<double>();
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
 Json run_json(const RunReport& run) {
   Json json{{"run", run.name},
             {"state", run.state},
@@ -259,7 +271,7 @@ Json run_json(const RunReport& run) {
             {"valid_loss", or_null(run.valid_loss)},
             {"tokens_per_s", or_null(run.tokens_per_s)},
             {"mfu", or_null(run.mfu)},
-            {"mfu_predicted", nullptr},
+            {"mfu_predicted", or_null(run.mfu_predicted)},
             {"device_hours", or_null(run.device_hours)},
             {"energy_j", or_null(run.energy_j)},
             {"goodput", or_null(run.goodput_share())},
@@ -315,6 +327,7 @@ RunReport read_run(const std::filesystem::path& directory, double now_s,
   find_slow_ranks(run);
   if (!run.attempts.empty()) run.device_hours = run.goodput.device_s / 3600;
   run.layout = text_of(folder.layout());
+  run.mfu_predicted = predicted_mfu_in(run.layout);
   run.distribution = text_of(folder.distribution());
   if (run.attempts.empty()) run.notes.emplace_back("No attempt of this run has begun yet.");
   if (run.metrics.damaged_lines > 0)

@@ -48,6 +48,7 @@ struct RunReport {
   std::optional<double> valid_loss;
   std::optional<double> tokens_per_s;
   std::optional<double> mfu;
+  std::optional<double> mfu_predicted;  // from layout.json
   std::optional<double> device_hours;
   std::optional<double> energy_j;
   std::optional<double> speedup;     // over the run of --compare

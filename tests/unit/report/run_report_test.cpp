@@ -35,6 +35,17 @@ class RunReportTest : public RunFiles {
   }
 };
 
+TEST_F(RunReportTest, ThePredictedMfuComesFromTheLayoutFile) {
+  write_known_run();
+  const auto predicted_with = [&](const std::string& layout) {
+    write(run().layout(), {layout});
+    return json()["mfu_predicted"];
+  };
+  EXPECT_EQ(predicted_with("{\"mfu_predicted\": 0.4}"), 0.4);
+  EXPECT_TRUE(predicted_with("{\"mfu_predicted\": null}").is_null());
+  EXPECT_TRUE(predicted_with("{\"mfu_pre").is_null());
+}
+
 TEST_F(RunReportTest, TellsTheFactsOfAKnownRun) {
   write_known_run();
 
