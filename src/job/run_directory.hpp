@@ -15,6 +15,9 @@ struct RunDirectory {
 
   [[nodiscard]] std::filesystem::path metrics() const { return root / "metrics.jsonl"; }
 
+  /// The times of each rank (metrics.per_rank).
+  [[nodiscard]] std::filesystem::path ranks() const { return root / "ranks.jsonl"; }
+
   /// The memory and the traffic of each rank in one optimizer step: counted values
   /// and the values from formulas.
   [[nodiscard]] std::filesystem::path layout() const { return root / "layout.json"; }

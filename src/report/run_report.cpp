@@ -259,6 +259,14 @@ std::optional<double> predicted_mfu_in(const std::string& layout) {
   return std::nullopt;
 }
 
+Json rank_times_json(const RankTimes& times) {
+  Json json{{"rank", times.rank}, {"host", text_or_null(times.host)}, {"lines", times.lines}};
+  for (std::size_t i = 0; i < kRankTimes.size(); ++i)
+    json[std::string(kRankTimes[i])] = times.mean_s[i];
+  json["mem_peak_bytes"] = times.mem_peak_bytes;
+  return json;
+}
+
 Json run_json(const RunReport& run) {
   Json json{{"run", run.name},
             {"state", run.state},
@@ -283,6 +291,7 @@ Json run_json(const RunReport& run) {
             {"wall_s", nullptr},
             {"attempts", Json::array()},
             {"slow_ranks", Json::array()},
+            {"rank_times", Json::array()},
             {"notes", run.notes}};
   if (!run.attempts.empty()) {
     Json wall{{"total", run.goodput.end - run.goodput.begin}};
@@ -296,6 +305,7 @@ Json run_json(const RunReport& run) {
                                   {"host", text_or_null(one.host)},
                                   {"excess", one.excess},
                                   {"phase", text_or_null(one.phase)}});
+  for (const RankTimes& one : run.rank_times) json["rank_times"].push_back(rank_times_json(one));
   return json;
 }
 
@@ -326,6 +336,7 @@ RunReport read_run(const std::filesystem::path& directory, double now_s,
   take_series(run);
   find_slow_ranks(run);
   if (!run.attempts.empty()) run.device_hours = run.goodput.device_s / 3600;
+  run.rank_times = read_rank_times(folder.ranks());
   run.layout = text_of(folder.layout());
   run.mfu_predicted = predicted_mfu_in(run.layout);
   run.distribution = text_of(folder.distribution());
