@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "train/config/config.hpp"
 #include "train/planner/calibration.hpp"
 
 /// Scaling studies: measured steps on few ranks, predicted steps on many.
