@@ -61,6 +61,7 @@ void add_list_and_verify(config::CommandLine& line, const WorldSource& world) {
       .positional("DIR", &settings->place,
                   "checkpoint, directory of checkpoints, run or Hugging Face directory")
       .flag("--allow-older", settings->allow_older, checkpoint::kAllowOlderHelp)
+      .option("--progress", &progress_mode(), kProgressModes, kProgressHelp)
       .example("trireme checkpoint hash runs/first")
       .ranks(config::Ranks::all)
       .run(print_shared(world, [settings](comm::Communicator& ranks) {
@@ -248,6 +249,7 @@ void add_import(config::CommandLine& line) {
           "with --hf or --minimind: fail with exit code 3 if the tokenizer is missing or cannot be "
           "read; without it, print a warning")
       .option("--output", &import.output, "DIR", "run directory to write", config::Need::required)
+      .option("--progress", &progress_mode(), kProgressModes, kProgressHelp)
       .config(settings->model_keys,
               [&import](config::ConfigSet& keys) {
                 if (!import.minimind.empty()) complete_model(import.model, keys);

@@ -146,6 +146,7 @@ std::shared_ptr<TrainSettings> add_train_command(config::CommandLine& line, comm
               [settings, &launch](config::ConfigSet& keys) { complete(*settings, launch, keys); })
       .alias("--data", "data.path")
       .alias("--resume", "checkpoint.resume")
+      .alias("--profile", "train.profile")
       .example(command + begins + " --train.steps 200")
       .example(command + " --run runs/first")
       .example(command +

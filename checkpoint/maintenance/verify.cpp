@@ -282,8 +282,13 @@ std::string hash_verified(const Checkpoint& checkpoint, comm::Communicator& worl
     names.push_back(name);
     bytes.push_back(static_cast<std::uint64_t>(tensor.count()) * size_of(tensor.dtype));
   }
+  const double all_bytes = std::accumulate(bytes.begin(), bytes.end(), 0.0);
+  Progress progress("hash tensors", all_bytes / world.size(), Progress::Unit::bytes);
   const std::vector<std::string> hashes = comm::distribute_work(world, bytes, [&](std::size_t i) {
-    return hash_tensor(checkpoint, names[i], checkpoint.manifest().tensors.at(names[i]));
+    std::string hash =
+        hash_tensor(checkpoint, names[i], checkpoint.manifest().tensors.at(names[i]));
+    progress.add(static_cast<double>(bytes[i]));
+    return hash;
   });
   Sha256 hash;
   for (const std::string& one : hashes) hash.update(one + "\n");

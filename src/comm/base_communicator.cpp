@@ -5,12 +5,20 @@
 
 #include "comm/liveness/activity.hpp"
 #include "core/error.hpp"
+#include "core/named_range.hpp"
 
 namespace trireme::comm {
 namespace {
 
 bool known(DType dtype) {
   return static_cast<unsigned>(dtype) <= static_cast<unsigned>(DType::u8);
+}
+
+/// Starts an operation in a range of its name.
+template <class Start>
+WorkPtr launched(Call call, Start&& start) {
+  const NamedRange range(Phase::none, [&] { return call.title(); });
+  return start(std::move(call));
 }
 
 std::uint64_t sum(std::span<const std::uint64_t> values) {
@@ -83,20 +91,23 @@ void BaseCommunicator::check_reduction(const char* operation, const Reduction& r
 
 WorkPtr BaseCommunicator::all_reduce(const Reduction& request) {
   check_reduction("all_reduce", request);
-  return start_all_reduce(record("all_reduce", request.tag, request.bytes()), request);
+  return launched(record("all_reduce", request.tag, request.bytes()),
+                  [&](Call call) { return start_all_reduce(std::move(call), request); });
 }
 
 WorkPtr BaseCommunicator::reduce_scatter(const Reduction& request) {
   check_reduction("reduce_scatter", request);
   const std::uint64_t payload = static_cast<std::uint64_t>(size_) * request.bytes();
-  return start_reduce_scatter(record("reduce_scatter", request.tag, payload), request);
+  return launched(record("reduce_scatter", request.tag, payload),
+                  [&](Call call) { return start_reduce_scatter(std::move(call), request); });
 }
 
 WorkPtr BaseCommunicator::all_gather(const AllGather& request) {
   if (!known(request.dtype)) refuse("all_gather", request.tag, "unknown element type");
   if (request.count > 0 && (request.input == nullptr || request.output == nullptr))
     refuse("all_gather", request.tag, "null buffer");
-  return start_all_gather(record("all_gather", request.tag, request.bytes()), request);
+  return launched(record("all_gather", request.tag, request.bytes()),
+                  [&](Call call) { return start_all_gather(std::move(call), request); });
 }
 
 WorkPtr BaseCommunicator::broadcast(const Broadcast& request) {
@@ -105,7 +116,8 @@ WorkPtr BaseCommunicator::broadcast(const Broadcast& request) {
     refuse("broadcast", request.tag,
            formatted("root = {}, must be in [0, {})", request.root, size_));
   if (request.count > 0 && request.data == nullptr) refuse("broadcast", request.tag, "null buffer");
-  return start_broadcast(record("broadcast", request.tag, request.bytes()), request);
+  return launched(record("broadcast", request.tag, request.bytes()),
+                  [&](Call call) { return start_broadcast(std::move(call), request); });
 }
 
 WorkPtr BaseCommunicator::all_to_all(const AllToAll& request) {
@@ -133,8 +145,9 @@ WorkPtr BaseCommunicator::all_to_all(const AllToAll& request) {
     if (send_bytes > 0) from += send_bytes;
     if (receive_bytes > 0) to += receive_bytes;
   }
-  return start_exchange(record("all_to_all", request.tag, payload),
-                        {.sends = sends, .receives = receives, .stream = request.stream});
+  const Exchange messages{.sends = sends, .receives = receives, .stream = request.stream};
+  return launched(record("all_to_all", request.tag, payload),
+                  [&](Call call) { return start_exchange(std::move(call), messages); });
 }
 
 void BaseCommunicator::check_messages(std::string_view tag,
@@ -151,7 +164,8 @@ WorkPtr BaseCommunicator::exchange(const Exchange& request) {
   check_messages(request.tag, request.receives);
   std::uint64_t payload = 0;
   for (const auto& message : request.sends) payload += message.bytes;
-  return start_exchange(record("exchange", request.tag, payload), request);
+  return launched(record("exchange", request.tag, payload),
+                  [&](Call call) { return start_exchange(std::move(call), request); });
 }
 
 void BaseCommunicator::barrier(const Barrier& request) {

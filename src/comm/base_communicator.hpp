@@ -21,6 +21,9 @@ struct Call {
 
   void complete() const { recorder->complete(sequence); }
 
+  /// Returns the name of the operation in a profile: "all_reduce 'grads' of group dp".
+  [[nodiscard]] std::string title() const { return what.substr(0, what.find(" (rank ")); }
+
   /// Throws Error(comm) that names this operation, and records the timeout in the Activity, which
   /// the heartbeat sends to rank 0.
   [[noreturn]] void timed_out() const;

@@ -15,6 +15,9 @@ struct RunDirectory {
 
   [[nodiscard]] std::filesystem::path metrics() const { return root / "metrics.jsonl"; }
 
+  /// The times of each rank (metrics.per_rank).
+  [[nodiscard]] std::filesystem::path ranks() const { return root / "ranks.jsonl"; }
+
   /// The memory and the traffic of each rank in one optimizer step: counted values
   /// and the values from formulas.
   [[nodiscard]] std::filesystem::path layout() const { return root / "layout.json"; }
@@ -37,6 +40,11 @@ struct RunDirectory {
   [[nodiscard]] std::filesystem::path stop_file() const { return root / "STOP"; }
 
   [[nodiscard]] std::filesystem::path save_file() const { return root / "SAVE"; }
+
+  /// The file that requests a profile of a live run, and the directory of all profiles.
+  [[nodiscard]] std::filesystem::path profile_file() const { return root / "PROFILE"; }
+
+  [[nodiscard]] std::filesystem::path profiles() const { return root / "profile"; }
 
   /// Directories with one file per rank: failure reports, stack traces, skipped steps.
   [[nodiscard]] std::filesystem::path failure_reports() const { return root / "verdicts"; }

@@ -247,6 +247,26 @@ Json distribution_json(const RunReport& run) {
   }
 }
 
+/// Returns mfu_predicted of a layout.json; nullopt if the file is missing, damaged or older.
+std::optional<double> predicted_mfu_in(const std::string& layout) {
+  try {
+    const Json json = parse_json(layout, "layout.json");
+    const auto found = json.find("mfu_predicted");
+    if (found != json.end() && found->is_number()) return found->get<double>();
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+Json rank_times_json(const RankTimes& times) {
+  Json json{{"rank", times.rank}, {"host", text_or_null(times.host)}, {"lines", times.lines}};
+  for (std::size_t i = 0; i < kRankTimes.size(); ++i)
+    json[std::string(kRankTimes[i])] = times.mean_s[i];
+  json["mem_peak_bytes"] = times.mem_peak_bytes;
+  return json;
+}
+
 Json run_json(const RunReport& run) {
   Json json{{"run", run.name},
             {"state", run.state},
@@ -259,7 +279,7 @@ Json run_json(const RunReport& run) {
             {"valid_loss", or_null(run.valid_loss)},
             {"tokens_per_s", or_null(run.tokens_per_s)},
             {"mfu", or_null(run.mfu)},
-            {"mfu_predicted", nullptr},
+            {"mfu_predicted", or_null(run.mfu_predicted)},
             {"device_hours", or_null(run.device_hours)},
             {"energy_j", or_null(run.energy_j)},
             {"goodput", or_null(run.goodput_share())},
@@ -271,6 +291,7 @@ Json run_json(const RunReport& run) {
             {"wall_s", nullptr},
             {"attempts", Json::array()},
             {"slow_ranks", Json::array()},
+            {"rank_times", Json::array()},
             {"notes", run.notes}};
   if (!run.attempts.empty()) {
     Json wall{{"total", run.goodput.end - run.goodput.begin}};
@@ -284,6 +305,7 @@ Json run_json(const RunReport& run) {
                                   {"host", text_or_null(one.host)},
                                   {"excess", one.excess},
                                   {"phase", text_or_null(one.phase)}});
+  for (const RankTimes& one : run.rank_times) json["rank_times"].push_back(rank_times_json(one));
   return json;
 }
 
@@ -314,7 +336,9 @@ RunReport read_run(const std::filesystem::path& directory, double now_s,
   take_series(run);
   find_slow_ranks(run);
   if (!run.attempts.empty()) run.device_hours = run.goodput.device_s / 3600;
+  run.rank_times = read_rank_times(folder.ranks());
   run.layout = text_of(folder.layout());
+  run.mfu_predicted = predicted_mfu_in(run.layout);
   run.distribution = text_of(folder.distribution());
   if (run.attempts.empty()) run.notes.emplace_back("No attempt of this run has begun yet.");
   if (run.metrics.damaged_lines > 0)

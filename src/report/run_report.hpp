@@ -10,6 +10,7 @@
 #include "core/files/json.hpp"
 #include "report/goodput.hpp"
 #include "report/metrics_file.hpp"
+#include "report/rank_times.hpp"
 
 namespace trireme::report {
 
@@ -48,6 +49,7 @@ struct RunReport {
   std::optional<double> valid_loss;
   std::optional<double> tokens_per_s;
   std::optional<double> mfu;
+  std::optional<double> mfu_predicted;  // from layout.json
   std::optional<double> device_hours;
   std::optional<double> energy_j;
   std::optional<double> speedup;     // over the run of --compare
@@ -56,6 +58,7 @@ struct RunReport {
   MetricsFile metrics;
   std::vector<AttemptSummary> attempts;
   std::vector<SlowRank> slow_ranks;
+  std::vector<RankTimes> rank_times;          // from ranks.jsonl
   std::map<std::string, std::string> config;  // config.toml: "optim.lr" -> "0.0003"
   std::string layout;                         // text of layout.json; "" if it is missing
   std::string distribution;                   // text of distribution.json; "" if it is missing

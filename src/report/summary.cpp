@@ -64,7 +64,9 @@ std::string learning_text(const RunReport& run) {
   }
   if (run.tokens_per_s) {
     text += formatted(" The throughput was {} tokens/s", format_count(*run.tokens_per_s));
-    if (run.mfu) text += formatted(" (MFU {})", percent(*run.mfu));
+    if (run.mfu)
+      text += formatted(" (MFU {}{})", percent(*run.mfu),
+                        run.mfu_predicted ? cat(", predicted ", percent(*run.mfu_predicted)) : "");
     text += ".";
   }
   if (run.speedup)

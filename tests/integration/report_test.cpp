@@ -106,6 +106,7 @@ TEST_F(ReportTest, ProgressHasTheFormOfItsOption) {
   EXPECT_EQ(log.find('\r'), std::string::npos);
   const std::string run = path("shown").string();
   EXPECT_EQ(trireme({"checkpoint", "verify", run, "--progress", "none"}).code, 0);
+  EXPECT_EQ(trireme({"checkpoint", "hash", run, "--progress", "json"}).code, 0);
   expect_refused(trireme({"checkpoint", "verify", run, "--progress", "fast"}), 2,
                  {"--progress fast", "auto, bar, log, json, none"});
 }

@@ -30,6 +30,11 @@ commands_are_printed_and_arguments_kept() {
     line=$(DRY_RUN=1 "slurm/${job%% *}.sbatch" --x 'a b')
     expect_match "the command of ${job%% *}" "/${job#* } --x a\\\\ b " "$line"
   done
+  line=$(DRY_RUN=1 SLURM_JOB_ID=7 SLURM_NTASKS=12 slurm/scaling.sbatch --config a.toml)
+  expect_match "the study of weak scaling" \
+    'trireme bench scaling --weak --ranks 1\\,2\\,4\\,8\\,12 --figure scaling-7.svg --config a.toml $' "$line"
+  line=$(DRY_RUN=1 slurm/scaling.sbatch --strong --ranks 1,2 --figure x.svg)
+  expect_match "the arguments of scaling" 'trireme bench scaling --strong --ranks 1\\,2 --figure x.svg $' "$line"
   line=$(DRY_RUN=1 slurm/debug.sh --nodes=2 -- prog --x 'a b')
   expect_match "debug's command" '^srun --mpi=pmix .*--nodes=2 .* prog --x a\\ b $' "$line"
 }
@@ -283,7 +288,7 @@ a_step_has_the_scripts_environment_and_the_words_of_the_launcher() {
 # The output of a command with a result is the result, so its lines have no rank prefix.
 results_are_printed_as_they_are() {
   local script line
-  for script in eval export health_check tokenizer; do
+  for script in eval export health_check scaling tokenizer; do
     line=$(DRY_RUN=1 "slurm/$script.sbatch" --json)
     expect_equal "labels of $script" '' "$(grep -o -- ' --label ' <<<"$line" || true)"
   done

@@ -10,6 +10,7 @@
 #include "comm/nccl/nccl_handles.hpp"
 #include "comm/nccl/nccl_ranks.hpp"
 #include "core/log.hpp"
+#include "core/named_range.hpp"
 
 namespace trireme::comm {
 namespace {
@@ -62,6 +63,8 @@ class NcclWork final : public Work {
 
   void wait() override {
     if (waited_) return;
+    const NamedRange range(Phase::communication,
+                           [this] { return cat("wait for ", call_.title()); });
     check_cuda(context_->api, context_->api.stream_wait_event(stream_, events_->done.get(), 0),
                call_.what);
     waited_ = true;

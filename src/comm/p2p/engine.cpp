@@ -5,6 +5,7 @@
 #include "comm/liveness/activity.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/named_range.hpp"
 #include "core/timer.hpp"
 
 namespace trireme::comm {
@@ -85,6 +86,8 @@ class EngineWork final : public Work {
   void wait() override {
     if (poll()) return;
     RunningTimer timer;
+    const NamedRange range(Phase::communication,
+                           [this] { return cat("wait for ", entry_->call.title()); });
     const Waiting here(entry_->call.recorder->activity().get());
     while (!poll()) {
       const double waited_s = timer.seconds();

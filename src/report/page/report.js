@@ -66,7 +66,7 @@ function runSection(run, range) {
   section.append(facts([["state", run.state], ["ranks", formatNumber(run.ranks)], ["parameters", formatNumber(run.params)],
     ["steps", formatNumber(run.steps)], ["tokens", formatNumber(run.tokens)], ["first loss", formatNumber(run.loss_first)],
     ["last loss", formatNumber(run.loss_last)], ["validation loss", formatNumber(run.valid_loss)],
-    ["tokens/s", formatNumber(run.tokens_per_s)], ["MFU", formatShare(run.mfu)], ["device hours", formatNumber(run.device_hours)],
+    ["tokens/s", formatNumber(run.tokens_per_s)], ["MFU", formatShare(run.mfu)], ["MFU, predicted", formatShare(run.mfu_predicted)], ["device hours", formatNumber(run.device_hours)],
     ["energy", run.energy_j === null ? "–" : `${formatNumber(run.energy_j)}J`], ["goodput", formatShare(run.goodput)],
     ["repeated steps", formatNumber(run.redone_steps)], ["speed-up", formatNumber(run.speedup)], ["efficiency", formatShare(run.efficiency)]]));
   if (run.notes.length > 0) section.append(element("div", { class: "card" }, ...run.notes.map((note) => element("p", {}, note))));
@@ -80,6 +80,7 @@ function runSection(run, range) {
     partsChart(run, grid, range);
   }
   section.append(...distribution(run));
+  if (run.rank_times.length > 0) section.append(...rankTimes(run));
   if (run.slow_ranks.length > 0)
     section.append(element("h3", {}, "Slow ranks"), table([["rank", "number"], ["host", ""], ["extra time of a step", "number"], ["phase", ""]],
       run.slow_ranks.map((slow) => [String(slow.rank), slow.host, formatShare(slow.excess), slow.phase])));

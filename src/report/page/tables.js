@@ -102,6 +102,18 @@ function predictionsTable(run) {
       .map(([what, predicted, measured]) => [what, formatBytes(predicted), formatBytes(measured), difference(predicted, measured)]));
 }
 
+/** The mean times of each rank in a step, if the run has ranks.jsonl. */
+function rankTimes(run) {
+  const most = 64;
+  const times = ["compute_s", "data_wait_s", "other_s", "peer_wait_s", "save_s", "validation_s"];
+  const titles = ["compute", "data wait", "other", "waiting for ranks", "saves", "validation"];
+  const rows = run.rank_times.slice(0, most).map((rank) => [String(rank.rank), rank.host,
+    ...times.map((key) => `${formatNumber(rank[key])} s`), formatBytes(rank.mem_peak_bytes)]);
+  return [element("h3", {}, "Mean times of the ranks per step"),
+    table([["rank", "number"], ["host", ""], ...titles.map((title) => [title, "number"]), ["peak memory", "number"]], rows),
+    run.rank_times.length > most ? element("p", { class: "soft" }, `${run.rank_times.length - most} more ranks are in ranks.jsonl.`) : ""];
+}
+
 /** The ranks of the newest start, and whether the copies of the parameters are identical. */
 function distribution(run) {
   const record = run.distribution;

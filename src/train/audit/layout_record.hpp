@@ -13,6 +13,7 @@ namespace trireme::train {
 ///   collectives                of rank 0: moved_bytes counted (null if a library moved them) and
 ///                              formula_bytes
 ///   schedule_list              one line per rank of a schedule that was found
+/// The caller adds mfu_predicted (null if it is unknown).
 Json layout_record(comm::Communicator& control, const parallel::Mesh& mesh,
                    const UpdateFacts& facts, const UpdateCount& count);
 

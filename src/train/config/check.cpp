@@ -7,6 +7,7 @@
 #include "ops/operations.hpp"
 #include "train/config/config.hpp"
 #include "train/config/plain_ops.hpp"
+#include "train/config/profile_request.hpp"
 
 namespace trireme::train {
 namespace {
@@ -52,6 +53,16 @@ void check_train(const TrainConfig& train, Problems& problems) {
   problems.one_of("train.device", train.device, std::vector<std::string>{"auto", "cpu", "cuda"});
 }
 
+void check_profile(const std::string& profile, Problems& problems) {
+  if (profile.empty()) return;
+  try {
+    if (parse_profile(profile).first_step == 0)
+      problems.add("train.profile", profile, "must name steps, such as steps=10:13,ranks=0");
+  } catch (const Error& error) {
+    problems.add("train.profile", profile, cat("is not valid: ", error.what()));
+  }
+}
+
 void check_data(const DataConfig& data, Problems& problems) {
   problems.one_of("data.packing", data.packing, std::vector<std::string>{"best-fit", "concat"});
   problems.one_of("data.blend_rule", data.blend_rule,
@@ -84,6 +95,7 @@ void check_checkpoint(const CheckpointConfig& config, Problems& problems) {
 void check(const RunConfig& config, Problems& problems) {
   check(config.model, problems);
   check_train(config.train, problems);
+  check_profile(config.train.profile, problems);
   check(config.optim, problems);
   check(config.parallel, problems);
   check(config.lora, problems);

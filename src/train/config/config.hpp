@@ -34,6 +34,7 @@ struct TrainConfig {
   double start_timeout_s = 300;
   std::int64_t max_skipped_steps = 5;
   std::int64_t hash_weights_every = 1000;
+  std::string profile;
 
   /// Returns the value of `fp8`, which must be valid.
   [[nodiscard]] model::Fp8Mode fp8_mode() const {
@@ -89,6 +90,9 @@ struct TrainConfig {
     visit(
         "hash_weights_every", self.hash_weights_every,
         "steps between hashes of the weights in the step hash log (chain.txt); 0: no weight hashes");
+    visit(
+        "profile", self.profile,
+        "steps and ranks to profile, such as steps=10:13,ranks=0 or steps=5,ranks=0,4:7: a Chrome trace per rank and a table of the phases in RUN/profile; empty: none (touch RUN/PROFILE profiles a live run)");
   }
 };
 

@@ -29,6 +29,7 @@ class StepVote {
   struct Vote {
     bool stop = false;
     bool save = false;
+    bool profile = false;
     bool writer_done = false;  // true if this rank's checkpoint writer has ended
     std::uint64_t trace = 0;
   };
@@ -36,6 +37,7 @@ class StepVote {
   struct Result {
     bool stop = false;          // true if a rank has a stop request
     bool save = false;          // true if a rank has a save request
+    bool profile = false;       // true if a rank has a request for a profile
     bool writers_done = false;  // true if the checkpoint writers of all ranks have ended
     std::uint64_t trace = 0;    // sum over all ranks, modulo 2^64
   };
@@ -43,7 +45,8 @@ class StepVote {
   explicit StepVote(comm::Communicator& world) : world_(world) {}
 
   void post(const Vote& vote, const CarriedNumbers& carried = {}) {
-    sums_ = {vote.stop ? 1.0 : 0.0, vote.save ? 1.0 : 0.0, vote.writer_done ? 0.0 : 1.0};
+    sums_ = {vote.stop ? 1.0 : 0.0, vote.save ? 1.0 : 0.0, vote.profile ? 1.0 : 0.0,
+             vote.writer_done ? 0.0 : 1.0};
     for (int part = 0; part < kTraceParts; ++part)
       sums_.push_back(static_cast<double>(vote.trace >> (kPartBits * part) & kPartMask));
     sums_.insert(sums_.end(), carried.sums.begin(), carried.sums.end());
@@ -69,12 +72,12 @@ class StepVote {
     for (int part = 0; part < kTraceParts; ++part)
       trace += static_cast<std::uint64_t>(sums_[static_cast<std::size_t>(kVotes + part)])
                << (kPartBits * part);
-    return {sums_[0] != 0, sums_[1] != 0, sums_[2] == 0, trace};
+    return {sums_[0] != 0, sums_[1] != 0, sums_[2] != 0, sums_[3] == 0, trace};
   }
 
  private:
   // A double holds the sum of 2^37 parts of 16 bits exactly.
-  static constexpr int kVotes = 3;
+  static constexpr int kVotes = 4;
   static constexpr int kTraceParts = 4;
   static constexpr int kPartBits = 16;
   static constexpr std::uint64_t kPartMask = 0xffff;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "core/error.hpp"
+#include "core/files/file.hpp"
 #include "core/log.hpp"
 #include "core/process/stop_signals.hpp"
 #include "scheduler/scheduler.hpp"
@@ -13,6 +14,7 @@ namespace {
 
 constexpr const char* kStopFile = "STOP";
 constexpr const char* kTimeLimit = "time limit";
+constexpr std::size_t kMostRequestBytes = 4096;
 constexpr double kLeave_s = 10;           // time for metrics, status, MPI_Finalize
 constexpr double kLeastBandwidth = 50e6;  // bytes/s of a rank on a busy file system
 
@@ -74,6 +76,7 @@ void StopRequests::look() {
       std::error_code ignored;
       look->stop = std::filesystem::exists(folder.stop_file(), ignored);
       look->save = std::filesystem::exists(folder.save_file(), ignored);
+      look->profile = std::filesystem::exists(folder.profile_file(), ignored);
       look->done = true;
     });
     (void)looker_.drain_for(kAnswer_s);
@@ -81,6 +84,7 @@ void StopRequests::look() {
   if (!looking_->done) return;  // the file system is frozen
   files_.stop = looking_->stop;
   files_.save = looking_->save;
+  files_.profile = looking_->profile;
   looking_.reset();
   looked_ = true;
   since_look_.restart();
@@ -108,12 +112,28 @@ bool StopRequests::at_time_limit() {
 }
 
 StopRequests::Request StopRequests::poll() {
-  Request request{stop_requested(), files_.save};
+  Request request{stop_requested(), files_.save, files_.profile};
   if (first_rank_ && !request.stop && at_time_limit()) {
     requested_by_ = kTimeLimit;
     request.stop = true;
   }
   return request;
+}
+
+std::optional<std::string> StopRequests::take_profile_request() {
+  const std::filesystem::path file = folder_.profile_file();
+  std::optional<std::string> text;
+  try {
+    text = read_file(file, kMostRequestBytes);
+  } catch (const Error& error) {
+    log::warn(formatted("no profile: {}", error.what()));
+  }
+  files_.profile = false;
+  looking_.reset();
+  std::error_code code;
+  std::filesystem::remove(file, code);
+  if (code) log::warn(formatted("cannot remove {}: {}", file.string(), code.message()));
+  return text;
 }
 
 void StopRequests::fulfilled(bool stopped) {

@@ -41,7 +41,7 @@ class TimeLimit {
 };
 
 /// All requests to stop or save a run: signals on any rank; on rank 0 also the files STOP and SAVE
-/// in the run directory and the job's time limit.
+/// in the run directory and the job's time limit. The file PROFILE requests a profile.
 class StopRequests {
  public:
   /// Asks the scheduler for the current end of the job (Unix time); nullopt: no answer.
@@ -54,6 +54,7 @@ class StopRequests {
   struct Request {
     bool stop = false;
     bool save = false;
+    bool profile = false;
   };
 
   /// Returns the requests before a step. Reads the run directory at most twice a second, on a
@@ -71,6 +72,10 @@ class StopRequests {
   /// Returns requested_by() as text for messages.
   [[nodiscard]] std::string reason() const;
 
+  /// Returns the content of the file PROFILE on rank 0 and removes the file. Returns nullopt if the
+  /// file cannot be read.
+  [[nodiscard]] std::optional<std::string> take_profile_request();
+
   /// Removes the files of fulfilled requests. If a file STOP is removed that was not read before,
   /// requested_by() returns it.
   void fulfilled(bool stopped);
@@ -85,6 +90,7 @@ class StopRequests {
     std::atomic<bool> done = false;
     bool stop = false;
     bool save = false;
+    bool profile = false;
   };
 
   static constexpr double kLook_s = 0.5;

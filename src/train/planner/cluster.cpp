@@ -1,6 +1,7 @@
 #include "train/planner/cluster.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "core/problems.hpp"
@@ -101,6 +102,16 @@ const DeviceKind& device_kind(const std::string& name) {
   problems.one_of("--gpu", name, device_kind_names());
   problems.throw_if_any();
   return *std::ranges::find(kKinds, name, &DeviceKind::name);
+}
+
+const DeviceKind* kind_of_device(std::string_view device_name) {
+  std::string lower(device_name);
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  const auto found = std::ranges::find_if(kKinds, [&](const DeviceKind& kind) {
+    return !kind.shares_node &&
+           lower.find(kind.name.substr(0, kind.name.find('-'))) != std::string::npos;
+  });
+  return found == kKinds.end() ? nullptr : &*found;
 }
 
 }  // namespace trireme::planner

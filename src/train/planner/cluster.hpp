@@ -78,6 +78,10 @@ struct DeviceKind {
 const DeviceKind& device_kind(const std::string& name);
 std::vector<std::string> device_kind_names();
 
+/// Returns the first kind that is a part of the device's name, such as h100 for "NVIDIA H100 80GB
+/// HBM3"; null if there is none.
+const DeviceKind* kind_of_device(std::string_view device_name);
+
 inline constexpr int kMostPlannedRanks = 65536;
 
 /// The devices of a run, at most kMostPlannedRanks.

@@ -70,7 +70,7 @@ void JsonlSink::write(const MetricsLine& line) {
 }
 
 RanksSink::RanksSink(const SinkSetup& setup)
-    : file_(setup.folder.root / "ranks.jsonl"), attempt_(setup.attempt) {
+    : file_(setup.folder.ranks()), attempt_(setup.attempt) {
   remove_incomplete_line(file_);
 }
 

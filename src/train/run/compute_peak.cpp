@@ -62,15 +62,16 @@ ComputePeak find_compute_peak(const RunRequest& run, const RunModel& model) {
   const at::Device device = model.registry.device();
   const at::ScalarType compute = device::precision_dtypes(run.config.train.precision).compute;
   ComputePeak peak;
+  peak.where = describe(run, device);
+  peak.dtype = run.config.train.precision;
   const double known = device::known_peak_flops(device, compute);
   const bool all_known = comm::all_reduce_value(world, std::int64_t{known > 0 ? 1 : 0},
                                                 comm::ReduceOp::min, "peak") != 0;
   if (all_known) {
     peak.flops = comm::all_reduce_value(world, known, comm::ReduceOp::sum, "peak");
+    peak.is_data_sheet = true;
     return peak;
   }
-  peak.where = describe(run, device);
-  peak.dtype = run.config.train.precision;
   double kept = 0;
   comm::all_or_none(world, [&] {
     if (world.rank() == 0) kept = kept_flops(run.folder, peak);
@@ -87,9 +88,11 @@ ComputePeak find_compute_peak(const RunRequest& run, const RunModel& model) {
 
 void store_compute_peak(const RunRequest& run, const ComputePeak& peak) {
   if (peak.where.empty() || run.ranks.world.rank() != 0) return;
-  log::info(formatted(
-      "the compute peak for MFU is {} in {}, {} ({})", format_quantity(peak.flops, "FLOP/s"),
-      peak.dtype, peak.is_new ? "measured now" : "as measured by an earlier start", peak.where));
+  const char* source = peak.is_data_sheet ? "from the data sheet"
+                       : peak.is_new      ? "measured now"
+                                          : "as measured by an earlier start";
+  log::info(formatted("the compute peak for MFU is {} in {}, {} ({})",
+                      format_quantity(peak.flops, "FLOP/s"), peak.dtype, source, peak.where));
   if (!peak.is_new) return;
   Json list = kept_list(run.folder);
   list.push_back({{"where", peak.where}, {"dtype", peak.dtype}, {"flops", peak.flops}});

@@ -7,6 +7,7 @@
 #include "core/background_log.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/named_range.hpp"
 #include "core/process/stop_signals.hpp"
 #include "pipeline/schedule_file.hpp"
 #include "train/report/progress_line.hpp"
@@ -27,6 +28,7 @@ void attach_hooks(TrainingRun& run) {
       [&run](std::int64_t i, std::int64_t n) { return run.services.cancel_vote.before(i, n); });
   run.model.step.before_update([&run] {
     if (!run.services.saver.in_flight()) return;
+    const NamedRange range(Phase::checkpoint, "wait for the copy of the checkpoint");
     const MeasureTime counted(run.measures.all, run.measures.save_s);
     run.services.saver.wait_copied();
   });
@@ -55,6 +57,7 @@ RunValues values_now(const TrainingRun& run) {
 /// Saves a checkpoint of the current step. The step hash log must already hold this step.
 void save(TrainingRun& run) {
   run.enter("save");
+  const NamedRange range(Phase::checkpoint, "save checkpoint");
   const MeasureTime counted(run.measures.all, run.measures.save_s);
   run.since_save.restart();
   // Metrics lines must be on disk before the checkpoint of their steps, because a resumed run does
@@ -75,6 +78,7 @@ void save(TrainingRun& run) {
 }
 
 void commit(TrainingRun& run) {
+  const NamedRange range(Phase::checkpoint, "commit checkpoint");
   const MeasureTime counted(run.measures.all, run.measures.save_s);
   run.services.saver.commit();
 }
@@ -101,6 +105,26 @@ void check_any_update_applied(const TrainingRun& run) {
       "no update was done: the loss or the gradient of every step was not finite (skipped/ in the run directory has the samples).");
 }
 
+/// Requests the profile that the file PROFILE describes. A wrong request is a warning, because it
+/// must not end the run. Collective.
+void request_live_profile(TrainingRun& run) {
+  const bool is_first = run.world().rank() == 0;
+  const std::string text = comm::broadcast_text(
+      run.world(), is_first ? run.services.requests.take_profile_request().value_or("-") : "");
+  const auto error = comm::capture([&] {
+    ProfileRequest request = live_profile(text, run.progress.step);
+    check_profile_ranks(request, run.world().size());
+    if (request.last_step > run.config().train.steps)
+      fail(ErrorKind::usage, "the run ends at step {}", run.config().train.steps);
+    if (!run.profile.request(request, run.progress.step))
+      fail(ErrorKind::usage, "another profile is not complete yet");
+    if (is_first)
+      log::info(formatted("profile of steps {} to {} was requested", request.first_step,
+                          request.last_step));
+  });
+  if (error && is_first) log::warn(formatted("PROFILE is ignored: {}", error->what()));
+}
+
 /// Runs the steps of the run. Returns true if a stop ended them.
 bool take_steps(TrainingRun& run) {
   const RunConfig& config = run.config();
@@ -110,7 +134,8 @@ bool take_steps(TrainingRun& run) {
     if (run.record.lock() != nullptr) run.record.lock()->check();
     const StopRequests::Request request = services.requests.poll();
     const std::int64_t step_before = run.progress.step;
-    post_vote(run, {request.stop, request.save, services.saver.writer_done(), run.trace});
+    post_vote(run, {request.stop, request.save, request.profile, services.saver.writer_done(),
+                    run.trace});
     const bool cancelled = !do_step(run);
     const StepVote::Result result = take_vote(run);
     if (services.chain.step() < step_before) services.chain.append(step_before, result.trace);
@@ -120,6 +145,7 @@ bool take_steps(TrainingRun& run) {
       services.time_limit.save_took(run.since_save.seconds());
     }
     if (result.save) run.record.requested("save", "SAVE");
+    if (result.profile) request_live_profile(run);
     if (result.stop || cancelled) return true;
     // Validate before the save, because the checkpoint holds the validation loss.
     if (is_validation_due(run) && !validate(run)) return true;
@@ -192,7 +218,9 @@ int train(TrainingRun& run) {
   stop_saves_first();
   run.run_time.restart();
   if (run.activity() != nullptr) run.waited_reported_s = run.activity()->waited_s();
+  run.profile.step_ended(run.progress.step);
   const bool stopped = take_steps(run);
+  run.profile.finish();
   const std::string asked_by = services.requests.requested_by();
   if (stopped) run.record.requested("stop", asked_by);
   complete_chain(run);

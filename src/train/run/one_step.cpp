@@ -11,10 +11,12 @@
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/log.hpp"
+#include "core/named_range.hpp"
 #include "core/process/failpoints.hpp"
 #include "device/device.hpp"
 #include "optim/schedule.hpp"
 #include "train/audit/layout_record.hpp"
+#include "train/planner/scaling.hpp"
 #include "train/run/training_run.hpp"
 #include "train/step/microbatches.hpp"
 
@@ -63,6 +65,7 @@ void check_targets(TrainingRun& run, const UpdateSamples& samples) {
 
 UpdateSamples next_samples(TrainingRun& run) {
   run.enter("data");
+  const NamedRange range(Phase::data_wait, "wait for data");
   UpdateSamples samples = run.model.samples->next();
   run.measures.all.record(run.measures.data_wait_s, samples.waited_s);
   run.phases_s += samples.waited_s;
@@ -121,6 +124,24 @@ bool is_recorded(const TrainingRun& run) {
   return run.layout_recorded && (run.schedule_recorded || !run.model.step.schedules().found());
 }
 
+/// Returns the MFU that `trireme plan` predicts without calibration; null if the data sheet of the
+/// device is not known, the number of tokens varies, or the planner does not know the layout.
+Json predicted_mfu(const TrainingRun& run, const UpdateFacts& facts) {
+  const at::Device device = run.model.registry.device();
+  const planner::DeviceKind* kind =
+      device.is_cuda() ? planner::kind_of_device(device::device_name(device)) : nullptr;
+  if (kind == nullptr || facts.tokens_vary) return nullptr;
+  const int ranks = run.world().size();
+  const TrainConfig& train = run.config().train;
+  double mfu = 0;
+  const auto error = comm::capture([&] {
+    mfu = planner::predicted_mfu(
+        facts, planner::scaled_cluster(*kind, ranks, run.request.ranks.launch.local_size),
+        static_cast<double>(train.global_batch * train.seq_len));
+  });
+  return error ? Json(nullptr) : Json(mfu);
+}
+
 void record_layout(TrainingRun& run, const UpdateCount& count,
                    const std::vector<data::Batch>& batches) {
   const RunConfig& config = run.config();
@@ -135,7 +156,8 @@ void record_layout(TrainingRun& run, const UpdateCount& count,
       run.model.objective->term() == objective::LossTerm::pair || run.model.frozen != nullptr;
   run.schedule_recorded = run.model.step.schedules().ran_found();
   if (run.schedule_recorded) facts.found_schedule = run.model.step.schedules().found();
-  const Json record = layout_record(run.world(), run.model.mesh, facts, count);
+  Json record = layout_record(run.world(), run.model.mesh, facts, count);
+  if (run.world().rank() == 0) record["mfu_predicted"] = predicted_mfu(run, facts);
   comm::all_or_none(run.world(), [&] {
     if (run.world().rank() == 0)
       write_file_atomic(run.request.folder.layout(), record.dump(2) + "\n");
@@ -233,6 +255,7 @@ bool do_step(TrainingRun& run) {
   run.record.reached(step);
   report(run, result, lr, step_tokens);
   run.services.time_limit.step_took(timer.seconds());
+  run.profile.step_ended(step);
   failpoint("train.stepped");
   return true;
 }

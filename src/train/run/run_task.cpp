@@ -88,6 +88,20 @@ bool preflight_ranks(const RunRequest& run) {
   return comm::all_reduce_value(world, bf16, comm::ReduceOp::min, "bf16") != 0;
 }
 
+/// Throws Error(usage) if train.profile names a rank or a step that the run does not have. A resumed
+/// run may keep a profile of another layout or of steps that are over.
+void check_profile(const RunRequest& run) {
+  const TrainConfig& train = run.config.train;
+  const bool is_kept = run.start.kind == RunStart::Kind::resume_run &&
+                       !run.keys.origin("train.profile").starts_with("--");
+  if (train.profile.empty() || is_kept) return;
+  const ProfileRequest request = parse_profile(train.profile);
+  check_profile_ranks(request, run.ranks.world.size());
+  if (request.last_step > train.steps)
+    fail(ErrorKind::usage, "train.profile = {}: step {} does not exist. The run ends at step {}",
+         train.profile, request.last_step, train.steps);
+}
+
 /// Checks the resolved configuration before the run changes anything: files of the task, its frozen
 /// model, and memory. Rank 0 warns about data sets that lose tokens at this sequence length. Throws
 /// Error(usage), Error(data) or Error(resource).
@@ -95,6 +109,7 @@ void preflight_run(const RunRequest& run, const RunData& data) {
   run.task.check_files(run.config, data.sample_sets());
   if (run.ranks.world.rank() == 0) warn_of_length(data);
   check_frozen(run, data);
+  check_profile(run);
   device::with_torch_errors([&] {
     check_free_memory(run.config, run.ranks.launch, run.ranks.world.size(), run.keys,
                       !data.stream().samples_are_pairs(), frozen_parameters(run));
@@ -193,6 +208,8 @@ int train_on(const RunRequest& run, RunConfig& config, RunRecord& record) {
     return std::make_unique<TrainerServices>(run, *data, *model, beginning, peak, measures, record);
   });
   TrainingRun training{run, record, measures, *data, *model, *services, beginning};
+  if (!config.train.profile.empty())
+    (void)training.profile.request(parse_profile(config.train.profile), training.progress.step);
   announce(training, choice.note);
   comm::all_or_none(world, [&] { services->open_sinks(run, beginning); });
   store_compute_peak(run, peak);

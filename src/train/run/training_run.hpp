@@ -6,6 +6,7 @@
 #include "data/loader.hpp"
 #include "train/health/slow_rank.hpp"
 #include "train/health/step_shares.hpp"
+#include "train/profile/step_profile.hpp"
 #include "train/run/run_record.hpp"
 #include "train/run/trainer_services.hpp"
 #include "train/start/run_data.hpp"
@@ -51,6 +52,8 @@ struct TrainingRun {
   double waited_reported_s = 0;  // waiting time of this rank that is already in the metrics
   double ended_reported_s = 0;   // end of the last reported step of this rank, in run_time
   double phases_s = 0;           // compute and data wait of this rank since that step
+  StepProfile profile{request.folder.profiles(), request.ranks.world, model.registry.device(),
+                      services.files};
   SlowRankWatch slow_ranks{};
   StepShares shares{};             // time shares since this start
   bool layout_recorded = false;    // true if layout.json holds an update of this process

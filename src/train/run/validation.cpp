@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/log.hpp"
+#include "core/named_range.hpp"
 #include "core/process/failpoints.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/context/shard_sequence.hpp"
@@ -87,6 +88,7 @@ std::optional<Validation> evaluate(
 
 bool validate(TrainingRun& run) {
   run.enter("validate");
+  const NamedRange range(Phase::other, "validation");
   run.model.step.average_replicas();
   const MeasureTime counted(run.measures.all, run.measures.validation_s);
   const Timer timer;

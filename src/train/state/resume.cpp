@@ -18,7 +18,7 @@ constexpr auto kMayDiffer = std::to_array<std::string_view>(
      "train.num_samples", "train.micro_batch", "train.accumulation", "train.device",
      "train.log_every", "train.metrics_every", "train.eval_every", "train.threads",
      "train.comm_timeout_s", "train.start_timeout_s", "train.max_skipped_steps",
-     "train.hash_weights_every"});
+     "train.hash_weights_every", "train.profile"});
 
 struct LaterKey {
   std::string_view key;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/error.hpp"
+#include "core/named_range.hpp"
 #include "core/timer.hpp"
 #include "device/device.hpp"
 #include "model/stages/stage_forward.hpp"
@@ -70,7 +72,12 @@ bool StageExecutor::run(const pipeline::Schedule& schedule,
 }
 
 void StageExecutor::run_pass(const Update& update, const pipeline::StageAction& pass, bool last) {
-  if (pass.kind == pipeline::ActionKind::forward) return forward(update, pass);
+  const bool is_forward = pass.kind == pipeline::ActionKind::forward;
+  const NamedRange range(is_forward ? Phase::forward : Phase::backward, [&] {
+    return formatted("{} of micro-batch {}, stage {}", is_forward ? "forward" : "backward",
+                     pass.micro_batch, pass.stage);
+  });
+  if (is_forward) return forward(update, pass);
   if (pass.kind == pipeline::ActionKind::weight_grad) {
     update.hooks.before_backward(last);
   } else {

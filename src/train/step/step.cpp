@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/named_range.hpp"
 #include "core/process/failpoints.hpp"
 #include "model/stages/stage_forward.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
@@ -137,7 +138,10 @@ UpdateResult Step::run(std::span<const data::Batch> batches, std::int64_t update
   }
   failpoint("train.reduce");
   const double busy_s = timer.seconds() - links_.waited_s();
-  reduction_->finish();
+  {
+    const NamedRange range(Phase::communication, "reduce gradients");
+    reduction_->finish();
+  }
   const auto bubble = stage_sums_.add(loss_sum, timer, busy_s, !batches.empty());
   result.passes = {activations.peak_bytes(), passes_.max_in_flight(), bubble};
   result.overlap = reduction_->times();
@@ -178,11 +182,17 @@ ActionHooks Step::pass_hooks(at::Tensor& loss_sum) {
 optim::GradSummary Step::summarize_and_apply(const at::Tensor& loss_sum, std::int64_t update,
                                              double lr) {
   if (may_apply_ahead_ && parts_.optimizer.has_one_pass()) {
-    const optim::GradSums sums = optim::sum_grads(registry_, parts_.mesh.world(), loss_sum);
+    const optim::GradSums sums = [&] {
+      const NamedRange range(Phase::optimizer, "gradient norm");
+      return optim::sum_grads(registry_, parts_.mesh.world(), loss_sum);
+    }();
     apply_ahead(sums, update, lr);
     return optim::summary_of(sums);
   }
-  const optim::GradSummary summary = replicas_.summarize(loss_sum);
+  const optim::GradSummary summary = [&] {
+    const NamedRange range(Phase::optimizer, "gradient norm");
+    return replicas_.summarize(loss_sum);
+  }();
   if (summary.finite) {
     apply(summary, update, lr);
   } else if (may_apply_ahead_) {
@@ -195,6 +205,7 @@ optim::GradSummary Step::summarize_and_apply(const at::Tensor& loss_sum, std::in
 /// the norm. If the update is skipped, the kernels change nothing.
 void Step::apply_ahead(const optim::GradSums& sums, std::int64_t update, double lr) {
   failpoint("train.optimizer");
+  const NamedRange range(Phase::optimizer, "optimizer");
   before_update_();
   registry_.weights().settle();
   parts_.optimizer.step_in_one_pass(
@@ -205,6 +216,7 @@ void Step::apply_ahead(const optim::GradSums& sums, std::int64_t update, double 
 /// Clips the gradients and changes weights and optimizer state.
 void Step::apply(const optim::GradSummary& summary, std::int64_t update, double lr) {
   failpoint("train.optimizer");
+  const NamedRange range(Phase::optimizer, "optimizer");
   const double own_norm = summary.own_norm / parts_.scaler.scale();
   scale_grads(registry_, optim::clip_factor(own_norm, clip_norm_) / parts_.scaler.scale());
   before_update_();
@@ -226,6 +238,7 @@ void Step::forward(std::span<const parallel::Microbatch> micro_batches,
 
 void Step::average_replicas() {
   if (!replicas_.differ()) return;
+  const NamedRange range(Phase::none, "average replicas");
   before_update_();
   replicas_.average();
 }

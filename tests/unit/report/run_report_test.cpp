@@ -35,6 +35,37 @@ class RunReportTest : public RunFiles {
   }
 };
 
+TEST_F(RunReportTest, TheTimesOfARankAreMeansOverItsNewestAttempt) {
+  write_known_run();
+  EXPECT_TRUE(json()["rank_times"].empty());
+  write(run().ranks(),
+        {R"({"step":1,"rank":0,"host":"n1","compute_s":9,"mem_peak_bytes":50,"attempt":0})",
+         R"({"step":2,"rank":0,"host":"n1","compute_s":1,"mem_peak_bytes":7,"attempt":1})",
+         R"({"step":2,"rank":1,"host":"n2","compute_s":4,"data_wait_s":0.5,"attempt":1})",
+         R"({"step":2,"ra)",
+         R"({"step":3,"rank":0,"host":"n1","compute_s":2,"mem_peak_bytes":8,"attempt":1})"});
+
+  const Json times = json()["rank_times"];
+
+  ASSERT_EQ(times.size(), 2U);
+  EXPECT_EQ(times[0]["lines"], 2);
+  EXPECT_EQ(times[0]["compute_s"], 1.5);
+  EXPECT_EQ(times[0]["mem_peak_bytes"], 8);
+  EXPECT_EQ(times[1]["host"], "n2");
+  EXPECT_EQ(times[1]["data_wait_s"], 0.5);
+}
+
+TEST_F(RunReportTest, ThePredictedMfuComesFromTheLayoutFile) {
+  write_known_run();
+  const auto predicted_with = [&](const std::string& layout) {
+    write(run().layout(), {layout});
+    return json()["mfu_predicted"];
+  };
+  EXPECT_EQ(predicted_with("{\"mfu_predicted\": 0.4}"), 0.4);
+  EXPECT_TRUE(predicted_with("{\"mfu_predicted\": null}").is_null());
+  EXPECT_TRUE(predicted_with("{\"mfu_pre").is_null());
+}
+
 TEST_F(RunReportTest, TellsTheFactsOfAKnownRun) {
   write_known_run();
 

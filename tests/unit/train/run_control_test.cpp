@@ -37,7 +37,14 @@ TEST(StepVote, OneRankStopsOrSavesAllAndOneWriterHoldsAllBack) {
     EXPECT_FALSE(result.writers_done);
 
     vote.post({.save = world.rank() == 0});
-    EXPECT_TRUE(vote.take().save);
+    result = vote.take();
+    EXPECT_TRUE(result.save);
+    EXPECT_FALSE(result.profile);
+
+    vote.post({.profile = world.rank() == 0});
+    result = vote.take();
+    EXPECT_FALSE(result.save);
+    EXPECT_TRUE(result.profile);
   });
 }
 
