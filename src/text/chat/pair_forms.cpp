@@ -19,7 +19,7 @@ class PairReader {
     const element value = reader_.field(record_, name);
     if (value.is_string()) return read_text(value, name);
     if (value.is_object()) return read_message(object(value), name);
-    // In the newer form of TRL the prompt is also a list, and the sides contain only the answers.
+    // TRL's newer form has a list as prompt, and its sides contain only the answers.
     read_.insert({"tools", "functions"});
     if (prompt_ && prompt_->is_array()) {
       read_.insert(prompt_name());

@@ -206,8 +206,7 @@ TEST_F(RecordForms, MarksOfMessagesAreCountedInEveryRecord) {
   EXPECT_EQ(manifest()["counts"]["untrained_messages"], 2);
   EXPECT_EQ(manifest()["counts"]["dropped"], 1);
   EXPECT_EQ(SortedJson::parse(inspect_json(*set_))["untrained_messages"], 2);
-  // The last answer is the one that carries loss, so a conversation whose last answer has the weight
-  // 0 has no target.
+  // Only the last answer may carry loss, and its weight is 0.
   off[3]["weight"] = 0;
   off[1].erase("weight");
   EXPECT_NE(error_of("sft", {{{"messages", off}}}, with_format("auto", "last")).find("no target"),
