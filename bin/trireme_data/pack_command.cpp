@@ -36,7 +36,8 @@ void say(const std::string& output, const data_prep::PackReport& report) {
 void add_pack_command(config::CommandLine& line, comm::Launch& launch) {
   config::Command& command = line.command(
       "pack",
-      "tokenize JSON Lines into token shards; run it again to continue after an interruption");
+      "tokenize JSON Lines or JSON arrays into token shards; run it again to continue after an "
+      "interruption");
   const auto config = command.settings<data_prep::PackConfig>("pack", config::SettingsFile::toml);
   command
       .example(
@@ -48,6 +49,9 @@ void add_pack_command(config::CommandLine& line, comm::Launch& launch) {
       .example(
           "trireme-data pack --kind sft --template minimind-v3 --tokenizer tok --input sft.jsonl "
           "--output data/sft")
+      .example(
+          "trireme-data pack --kind sft --format alpaca --template chatml --tokenizer tok "
+          "--input alpaca.json --output data/alpaca")
       .example("trireme-data pack --tokenizer tok --input corpus --output data/train --part 2/4")
       .example("trireme-data pack --config sft.toml --seq-len 4096 --output data/sft4k")
       .ranks(config::Ranks::all)

@@ -164,6 +164,28 @@ std::uint64_t count_in(const text::Conversation& conversation, std::string_view 
   return sum;
 }
 
+/// Removes the targets of all answers except the last one.
+void keep_last_target(text::Conversation& conversation) {
+  bool is_last = true;
+  for (auto message = conversation.messages.rbegin(); message != conversation.messages.rend();
+       ++message) {
+    if (message->role != text::Role::assistant) continue;
+    if (!is_last) message->is_target = false;
+    is_last = false;
+  }
+}
+
+/// Returns the number of answers without targets.
+std::uint64_t count_untrained(const std::vector<text::Conversation>& conversations) {
+  std::uint64_t sum = 0;
+  for (const text::Conversation& conversation : conversations)
+    sum += static_cast<std::uint64_t>(
+        std::ranges::count_if(conversation.messages, [](const text::ChatMessage& one) {
+          return one.role == text::Role::assistant && !one.is_target;
+        }));
+  return sum;
+}
+
 class ChatDocuments : public DocumentMaker {
  public:
   ChatDocuments(const text::Tokenizer& tokenizer, const DocumentRules& rules)
@@ -183,10 +205,13 @@ class ChatDocuments : public DocumentMaker {
   }
 
   void take(const Record& record, ChunkResult& result) override {
+    if (!rules_.forms.empty()) reader_.set_form(rules_.forms[result.file]);
+    bool has_other_form = false;
     const auto parse = [&](const char* json, std::size_t size) {
       std::optional<RecordProblem> problem;
-      if (auto found = reader_.read(json, size, conversations_))
-        problem = RecordProblem{std::move(found->reason), found->bad_text};
+      auto found = reader_.read(json, size, conversations_);
+      if (found) problem = RecordProblem{std::move(found->reason), found->bad_text};
+      has_other_form = found && found->other_form;
       return problem;
     };
     const auto count = [&](std::string_view part) {
@@ -196,7 +221,11 @@ class ChatDocuments : public DocumentMaker {
       return sum;
     };
     const TextRecord text = judge_record(record, rules_.on_bad_text, repaired_, parse, count);
+    if (has_other_form && rules_.config.chat.record_format == kAutoFormat)
+      return refuse_other_form(record, text.reason, result);
     if (!is_text(text, record, result)) return;
+    if (rules_.config.chat.train_on == "last")
+      std::ranges::for_each(conversations_, keep_last_target);
     add_ignored(reader_.unread(), record, result);
     unwritten_.find(conversations_, unwritten_fields_);
     add_ignored(unwritten_fields_, record, result);
@@ -210,9 +239,21 @@ class ChatDocuments : public DocumentMaker {
       }
       kind_.has_pairs() ? add_pair(record, result) : add_conversation(record, result);
     }
+    result.documents.counts.untrained_messages += count_untrained(conversations_);
   }
 
  private:
+  /// An input of two forms is an error, because pack would silently drop the records of one form.
+  void refuse_other_form(const Record& record, const std::string& reason,
+                         ChunkResult& result) const {
+    const std::string_view form = rules_.forms[result.file]->name;
+    result.fatal = InvalidRecord{
+        result.source, record.position,
+        formatted("{}, which is the form of the first records of this input; put the records of "
+                  "each form into a file of their own, or give --format {} to skip the others",
+                  reason, form)};
+  }
+
   std::optional<std::string> make(const text::Conversation& given, const text::ChatDraw& draw,
                                   Chat& chat) {
     options_.drop_empty_think = text::drops_empty_think(rules_.augment, draw);

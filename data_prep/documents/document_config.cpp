@@ -28,6 +28,20 @@ void check_fields(const DocumentConfig& config, Problems& problems) {
     refuse(": names must be unique and not empty");
 }
 
+void check_format(const DocumentConfig& config, Problems& problems) {
+  const std::string& given = config.chat.record_format;
+  const text::RecordForm* form = text::find_record_form(given);
+  if (form == nullptr) return;  // auto, or a value that the caller refuses
+  if (!config.chat.record_fields.empty())
+    problems.add(
+        formatted("--format {} and --fields {} exclude each other: --fields names the "
+                  "fields of a form of its own",
+                  given, config.chat.record_fields));
+  if (text::find_record_kind(config.kind) != nullptr && chat_form(config) != form->chats)
+    problems.add(formatted("--format {} requires --kind {}", given,
+                           text::chat_kind_names(" and ", form->chats)));
+}
+
 void check_ignored(const DocumentConfig& config, Problems& problems) {
   if (config.ignore_fields.empty()) return;
   for (const std::string& name : split(config.ignore_fields, ',')) {
@@ -61,6 +75,18 @@ std::string kind_help() {
              text_of(kinds.back()));
 }
 
+std::vector<std::string> record_format_values() {
+  std::vector<std::string> values{std::string(kAutoFormat)};
+  for (const text::RecordForm& form : text::record_forms()) values.emplace_back(form.name);
+  return values;
+}
+
+std::string record_format_help() {
+  const auto text_of = [](const text::RecordForm& form) { return cat(form.name, " ", form.keys); };
+  return chat_help(cat("record form; auto: the form of the first records of each input. ",
+                       joined(text::record_forms(), ", ", text_of)));
+}
+
 std::string record_fields_help() {
   std::vector<std::string> parts;
   for (const text::RecordKind& kind : text::record_kinds())
@@ -85,6 +111,7 @@ std::optional<text::ChatForm> chat_form(const DocumentConfig& config) {
 
 void check(const DocumentConfig& config, Problems& problems) {
   check_fields(config, problems);
+  check_format(config, problems);
   if (!data::set_kind(config.kind).has_pairs() && config.chat.cut_pairs != ChatConfig{}.cut_pairs)
     problems.add(formatted("--cut-pairs {} requires --kind {}", config.chat.cut_pairs,
                            text::chat_kind_names(" and ", text::ChatForm::pair)));

@@ -46,11 +46,20 @@ std::string record_fields_help();
 std::string chat_help(std::string_view text, std::optional<text::ChatForm> form = {});
 std::vector<std::string> record_kind_names();
 
+/// The value of --format that recognizes the form of each input.
+inline constexpr std::string_view kAutoFormat = "auto";
+
+/// Values and help text of --format, made from the rows of RecordForm.
+std::vector<std::string> record_format_values();
+std::string record_format_help();
+
 /// Settings of kinds of chats: a line is a conversation or a pair of conversations. read_rules()
 /// and put_identity() handle the identity of members without an identity trait.
 struct ChatConfig {
+  std::string record_format{kAutoFormat};
   std::string record_fields;
   std::string format;
+  std::string train_on = "all";
   std::string mask = "answer";
   std::string cut_pairs = "end";
   std::string special_in_content = "text";
@@ -63,12 +72,18 @@ struct ChatConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
+    visit("format", self.record_format, record_format_help().c_str(),
+          {.values = record_format_values(), .identity = Identity::unless_default});
     visit("fields", self.record_fields, record_fields_help().c_str(), {.placeholder = "NAMES"});
     visit("template", self.format, chat_help("chat template").c_str(),
           {.placeholder = chat_template_placeholder(), .identity = Identity::always});
     visit("mask", self.mask,
           chat_help("targets: each answer with its end token, or the targets of MiniMind").c_str(),
           {.values = {"answer", "minimind"}, .identity = Identity::always});
+    visit("train_on", self.train_on,
+          chat_help("answers that carry loss: all, or the last one of a conversation or side")
+              .c_str(),
+          {.values = {"all", "last"}, .identity = Identity::unless_default});
     visit(
         "cut_pairs", self.cut_pairs,
         chat_help("a pair longer than --seq-len loses the end of its sides (like MiniMind) or the "

@@ -67,7 +67,9 @@ bool DocumentMaker::is_text(const TextRecord& text, const Record& record, ChunkR
       add_bad(record, text.reason, result);
       return false;
     case RecordStatus::bad_text:
-      result.fatal = InvalidRecord{result.source, record.position, text.reason};
+      result.fatal = InvalidRecord{
+          result.source, record.position,
+          cat(text.reason, "; --on-bad-text skip drops such lines, replace writes U+FFFD")};
       return false;
     case RecordStatus::text:
       break;

@@ -63,7 +63,8 @@ class DocumentMaker {
   DocumentMaker& operator=(const DocumentMaker&) = delete;
 
   /// Adds the documents of a record to `result`, or an entry in the list of invalid records, or a
-  /// count. Sets result.fatal for bad text under OnBadText::error.
+  /// count. Sets result.fatal for bad text under OnBadText::error, and for a record that has another
+  /// form than its input under --format auto.
   virtual void take(const Record& record, ChunkResult& result) = 0;
 
  protected:

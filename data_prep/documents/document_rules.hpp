@@ -19,6 +19,8 @@ struct DocumentRules {
   std::vector<std::string> fields = {};  // --fields, see ChatReader; empty: default names
   text::ChatAugment augment = {};
   std::vector<std::string> ignore_fields = {};  // --ignore-fields
+  // The record form of each input (find_record_forms); empty: each record may have another form.
+  std::vector<const text::RecordForm*> forms = {};
 };
 
 /// Returns true if --ignore-fields names the field: by its whole name ("messages[].name"), by its

@@ -26,7 +26,7 @@ void refuse_known_formats(const std::filesystem::path& path, std::string_view he
     if (head.starts_with(magic)) {
       fail(
           ErrorKind::data,
-          "--input {} is {}, must be jsonl, plain or as .gz or .zst; unpack it, or compress it again with zstd",
+          "--input {} is {}, must be jsonl or a JSON array, plain or as .gz or .zst; unpack it, or compress it again with zstd",
           path.string(), name);
     }
   }

@@ -84,8 +84,9 @@ struct InputFormat {
   /// Sets size and points for planning; may read the whole file. Null: the size of the file is
   /// enough. Throws Error(data) if the file is damaged.
   void (*measure)(InputFile& file) = nullptr;
-  /// Throws Error(data) for content that cannot contain records of this format.
-  void (*check)(const InputFile& file) = nullptr;
+  /// Returns the format of the records if the content of a measured file shows another format than
+  /// its first bytes, otherwise null. The caller measures the file again.
+  const InputFormat* (*by_content)(const InputFile& file) = nullptr;
 
   /// Returns the end of the range of about `bytes` bytes from `begin`; greater than `begin`.
   std::uint64_t (*range_end)(const InputFile& file, std::uint64_t begin, std::uint64_t bytes);
@@ -104,6 +105,10 @@ std::span<const InputFormat> input_formats();
 /// Returns the row of JSON lines, plain or compressed. A record is a line; its position is the
 /// offset of its first byte in the decompressed stream. Only "\n" ends a line.
 InputFormat json_lines(Compression compression);
+
+/// Returns the format of one JSON array, plain or compressed. A record is an element of the array; its
+/// position is like that of a line. JSON lines find this format (InputFormat::by_content).
+const InputFormat& json_array(Compression compression);
 
 /// Returns the format of a file that begins with `head`. Throws Error(data) for a file named .gz or
 /// .zst that begins neither like that format nor like a line of JSON, and for known formats that

@@ -40,8 +40,10 @@ std::vector<std::string> files_of_folder(const std::string& directory) {
     const auto formats = input_formats();
     const std::string others =
         joined(formats.first(formats.size() - 1), ", ", [](const auto& row) { return row.suffix; });
-    fail(ErrorKind::data, "--input {}: no {} or {} in this directory", directory, others,
-         formats.back().suffix);
+    fail(ErrorKind::data,
+         "--input {}: no {} or {} in this directory. Other names, such as .json, must be given as "
+         "files or as a pattern",
+         directory, others, formats.back().suffix);
   }
   std::sort(files.begin(), files.end());
   return files;
@@ -124,42 +126,48 @@ InputFile look_at(const std::filesystem::path& path, const std::filesystem::path
   return file;
 }
 
-/// Measures the inputs of this rank, the largest first.
-void measure(const std::vector<int>& owners, int rank, std::int64_t threads,
-             std::vector<InputFile>& files) {
-  std::vector<InputFile*> mine;
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    if (owners[i] == rank && files[i].format->measure != nullptr) mine.push_back(&files[i]);
-  }
-  if (mine.empty()) return;
-  std::ranges::stable_sort(mine, std::greater(), &InputFile::packed_size);
-  WorkerPool pool(
-      static_cast<int>(std::min(mine.size(), static_cast<std::size_t>(thread_count(threads)))));
-  pool.run(
-      mine.size(), [&](std::size_t i, int) { mine[i]->format->measure(*mine[i]); }, [] {});
-}
-
-/// Sends the measured sizes and points to all ranks.
-void share(const std::vector<std::uint64_t>& sizes, std::vector<InputFile>& files,
-           comm::Communicator& world) {
-  const auto texts = comm::distribute_work(world, sizes, [&](std::size_t i) {
-    std::string text = std::to_string(files[i].size);
-    for (const AccessPoint& point : files[i].points)
-      text += formatted(" {} {}", point.offset, point.packed);
-    return text;
-  });
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    std::istringstream text(texts[i]);
-    text >> files[i].size;
-    files[i].points.clear();
-    for (AccessPoint point; text >> point.offset >> point.packed;) files[i].points.push_back(point);
-  }
-}
-
 /// Runs `action`. With several ranks, all agree on its success, so that one of them reports an
 /// error.
 void run_agreed(comm::Communicator* world, const std::function<void()>& action) {
   world == nullptr ? action() : comm::all_or_none(*world, action);
+}
+
+/// Measures these files, the largest first, split over threads and ranks, and sends the measured
+/// sizes and points to all ranks. Collective.
+void measure(const std::vector<std::size_t>& chosen, std::int64_t threads,
+             comm::Communicator* world, std::vector<InputFile>& files) {
+  std::vector<std::uint64_t> sizes;
+  for (const std::size_t i : chosen) sizes.push_back(files[i].packed_size);
+  run_agreed(world, [&] {
+    const std::vector<int> owners =
+        comm::owners_by_bytes(sizes, world == nullptr ? 1 : world->size());
+    std::vector<InputFile*> mine;
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      InputFile& file = files[chosen[i]];
+      const bool is_mine = owners[i] == (world == nullptr ? 0 : world->rank());
+      if (is_mine && file.format->measure != nullptr) mine.push_back(&file);
+    }
+    if (mine.empty()) return;
+    std::ranges::stable_sort(mine, std::greater(), &InputFile::packed_size);
+    WorkerPool pool(
+        static_cast<int>(std::min(mine.size(), static_cast<std::size_t>(thread_count(threads)))));
+    pool.run(
+        mine.size(), [&](std::size_t i, int) { mine[i]->format->measure(*mine[i]); }, [] {});
+  });
+  if (world == nullptr) return;
+  const auto texts = comm::distribute_work(*world, sizes, [&](std::size_t i) {
+    std::string text = std::to_string(files[chosen[i]].size);
+    for (const AccessPoint& point : files[chosen[i]].points)
+      text += formatted(" {} {}", point.offset, point.packed);
+    return text;
+  });
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    InputFile& file = files[chosen[i]];
+    std::istringstream text(texts[i]);
+    text >> file.size;
+    file.points.clear();
+    for (AccessPoint point; text >> point.offset >> point.packed;) file.points.push_back(point);
+  }
 }
 
 }  // namespace
@@ -167,30 +175,33 @@ void run_agreed(comm::Communicator* world, const std::function<void()>& action) 
 std::vector<InputFile> inspect_inputs(const std::vector<std::string>& arguments,
                                       std::int64_t threads, comm::Communicator* world) {
   std::vector<InputFile> files;
-  std::vector<std::uint64_t> sizes;
+  std::vector<std::size_t> all;
   run_agreed(world, [&] {
     const std::vector<std::filesystem::path> paths = expand_inputs(arguments);
     const std::filesystem::path common = common_folder(paths);
     for (const std::filesystem::path& path : paths) {
+      all.push_back(files.size());
       files.push_back(look_at(path, common));
-      sizes.push_back(files.back().packed_size);
     }
-    const int ranks = world == nullptr ? 1 : world->size();
-    measure(comm::owners_by_bytes(sizes, ranks), world == nullptr ? 0 : world->rank(), threads,
-            files);
   });
-  if (world != nullptr) share(sizes, files, *world);
+  measure(all, threads, world, files);
   return files;
 }
 
 std::vector<InputFile> inspect_records(const std::vector<std::string>& arguments,
                                        std::int64_t threads, comm::Communicator* world) {
   std::vector<InputFile> files = inspect_inputs(arguments, threads, world);
+  std::vector<std::size_t> changed;
   run_agreed(world, [&] {
-    for (const InputFile& file : files) {
-      if (file.format->check != nullptr) file.format->check(file);
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      const auto by_content = files[i].format->by_content;
+      const InputFormat* format = by_content == nullptr ? nullptr : by_content(files[i]);
+      if (format == nullptr) continue;
+      files[i].format = format;
+      changed.push_back(i);
     }
   });
+  if (!changed.empty()) measure(changed, threads, world, files);
   return files;
 }
 

@@ -19,8 +19,8 @@ std::vector<InputFile> inspect_inputs(const std::vector<std::string>& arguments,
                                       std::int64_t threads = 1,
                                       comm::Communicator* world = nullptr);
 
-/// Like inspect_inputs, for inputs of records: also refuses content that cannot contain records
-/// (InputFormat::check), such as a JSON array.
+/// Like inspect_inputs, for inputs of records: also finds formats that only the content shows
+/// (InputFormat::by_content). Reads a JSON array once to check the bounds of its records.
 std::vector<InputFile> inspect_records(const std::vector<std::string>& arguments,
                                        std::int64_t threads = 1,
                                        comm::Communicator* world = nullptr);

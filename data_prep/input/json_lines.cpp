@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <string>
 
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
+#include "data_prep/input/byte_source.hpp"
 #include "data_prep/input/compression.hpp"
 #include "data_prep/input/input_format.hpp"
 
@@ -13,85 +13,7 @@ namespace trireme::data_prep {
 namespace {
 
 constexpr std::uint64_t kTailBytes = 64 << 10;
-constexpr std::uint64_t kLookBytes = 4096;
 constexpr std::size_t kMeasureBytes = 1 << 20;
-constexpr std::size_t kSkipBytes = 256 << 10;
-
-/// The decompressed bytes of one input. Not thread-safe.
-///
-/// Compressed inputs are meant to be read forward: bytes after the position of forget_before() stay
-/// in memory and may be read again; reading earlier bytes restarts at the nearest access point.
-class ByteSource {
- public:
-  explicit ByteSource(const InputFile& file) : file_(file), fd_(open_read(file.path)) {}
-
-  /// Reads exactly bytes.size() bytes at `offset`. Throws Error(data) if the input ends earlier.
-  void read(std::uint64_t offset, std::span<std::byte> bytes) {
-    if (file_.format->compression == Compression::none)
-      return read_all(fd_.get(), bytes, offset, file_.path);
-    // For a distant offset, an access point may be nearer than the position of the decoder.
-    if (!decoder_ || offset < kept_begin_ ||
-        nearest_point(file_.points, offset).offset > decoder_->offset()) {
-      start_near(offset);
-    }
-    skip_to(offset);
-    load_until(offset + bytes.size());
-    std::copy_n(kept_.begin() + static_cast<std::ptrdiff_t>(offset - kept_begin_), bytes.size(),
-                bytes.begin());
-  }
-
-  /// Drops bytes before `offset`: the caller will not read them again.
-  void forget_before(std::uint64_t offset) {
-    const std::uint64_t count =
-        std::min<std::uint64_t>(kept_.size(), offset - std::min(offset, kept_begin_));
-    kept_.erase(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(count));
-    kept_begin_ += count;
-  }
-
-  /// Returns how often decoding has begun at an access point; each time costs decompression.
-  [[nodiscard]] std::uint64_t num_starts() const noexcept { return num_starts_; }
-
- private:
-  void start_near(std::uint64_t offset) {
-    const AccessPoint point = nearest_point(file_.points, offset);
-    decoder_.emplace(fd_.get(), file_.path, file_.packed_size, file_.format->compression, point);
-    ++num_starts_;
-    kept_.clear();
-    kept_begin_ = point.offset;
-  }
-
-  void skip_to(std::uint64_t offset) {
-    if (decoder_->offset() >= offset) return;
-    kept_.resize(kSkipBytes);
-    while (decoder_->offset() < offset) {
-      const std::uint64_t wanted = std::min<std::uint64_t>(kSkipBytes, offset - decoder_->offset());
-      if (decoder_->read(std::span(kept_).first(wanted)) < wanted) fail_short();
-    }
-    kept_.clear();
-    kept_begin_ = offset;
-  }
-
-  void load_until(std::uint64_t end) {
-    if (end <= decoder_->offset()) return;
-    const std::size_t before = kept_.size();
-    const std::size_t wanted = end - decoder_->offset();
-    kept_.resize(before + wanted);
-    if (decoder_->read(std::span(kept_).subspan(before)) < wanted) fail_short();
-  }
-
-  [[noreturn]] void fail_short() const {
-    fail(ErrorKind::data,
-         "{} changed while it was read: it ends after {} decompressed bytes, expected {}",
-         file_.path.string(), decoder_->offset(), file_.size);
-  }
-
-  const InputFile& file_;
-  Fd fd_;
-  std::optional<Decompressor> decoder_;  // set for a compressed input
-  std::vector<std::byte> kept_;
-  std::uint64_t kept_begin_ = 0;  // offset of kept_[0]; kept_ ends at the position of decoder_
-  std::uint64_t num_starts_ = 0;
-};
 
 /// Appends bytes to the buffer (which has `size` bytes and begins at `origin` of the input) because
 /// the last line continues. Returns false at the end of the input, or if the line is too long.
@@ -153,27 +75,6 @@ class LineSource final : public RecordSource {
   ByteSource bytes_;
 };
 
-/// Returns the first character of the stream after a byte-order mark and white space.
-std::optional<char> first_character(const InputFile& file) {
-  ByteSource source(file);
-  std::string part;
-  for (std::uint64_t offset = 0; offset < file.size; offset += part.size()) {
-    part.resize(std::min(kLookBytes, file.size - offset));
-    source.read(offset, std::as_writable_bytes(std::span(part)));
-    std::string_view text = part;
-    if (offset == 0 && text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-    const std::size_t at = text.find_first_not_of(" \t\r\n");
-    if (at != std::string_view::npos) return text[at];
-  }
-  return std::nullopt;
-}
-
-/// Returns the shell command that writes the content of the file to standard output.
-std::string reader_of(const InputFile& file) {
-  if (file.format->compression == Compression::gzip) return "gzip -dc";
-  return file.format->compression == Compression::zstd ? "zstd -dc" : "cat";
-}
-
 /// Decompresses and checks the whole file. Sets the size of the stream and the access points.
 void measure_stream(InputFile& file) {
   const Fd fd = open_read(file.path);
@@ -185,13 +86,9 @@ void measure_stream(InputFile& file) {
   file.points = decoder.points();
 }
 
-/// Refuses a JSON array and lines that are arrays.
-void refuse_json_array(const InputFile& file) {
-  if (first_character(file) != '[') return;
-  fail(
-      ErrorKind::data,
-      "--input {} begins with '[': it is a JSON array, or its lines are. Each line must be one JSON object (JSON Lines). Convert an array of records with: {} {} | jq -c '.[]' > records.jsonl",
-      file.path.string(), reader_of(file), file.path.string());
+/// Returns the format of JSON arrays if the file is one.
+const InputFormat* array_format(const InputFile& file) {
+  return first_character(file) == '[' ? &json_array(file.format->compression) : nullptr;
 }
 
 std::uint64_t range_end(const InputFile& file, std::uint64_t begin, std::uint64_t bytes) {
@@ -222,7 +119,7 @@ InputFormat json_lines(Compression compression) {
                         : compression == Compression::gzip ? is_gzip
                                                            : is_zstd,
           .measure = is_plain ? nullptr : measure_stream,
-          .check = refuse_json_array,
+          .by_content = array_format,
           .range_end = range_end,
           .range_bytes = range_bytes,
           .start_cost = start_cost,

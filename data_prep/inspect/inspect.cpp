@@ -167,8 +167,11 @@ std::string inspect_json(const data::TokenSet& set) {
   Json json = Json::object();
   json["version"] = 1;
   json["kind"] = manifest.kind;
+  if (!manifest.record_format.empty()) json["record_format"] = manifest.record_format;
   const Json counts = data::counts_to_json(manifest.counts);
   for (const auto& item : counts.items()) json[item.key()] = item.value();
+  if (data::set_kind(manifest.kind).is_masked())
+    json["untrained_messages"] = manifest.counts.untrained_messages;
   json["vocab_size"] = manifest.vocab_size;
   json["bos_id"] = id_json(manifest.bos_id);
   json["eos_id"] = id_json(manifest.eos_id);
@@ -206,6 +209,10 @@ std::string inspect_text(const data::TokenSet& set) {
       part_of(counts.cut_answers, "a side lost its end"), counts.dropped,
       part_of(counts.dropped_long, "too long"), part_of(counts.dropped_equal, "of equal sides"),
       manifest.content_xxh3, manifest.config_json);
+  if (!manifest.record_format.empty())
+    text += formatted("record form     {}\n", manifest.record_format);
+  if (counts.untrained_messages != 0)
+    text += formatted("untrained       {} answers\n", counts.untrained_messages);
   for (const data::SourceEntry& source : manifest.sources)
     text += formatted("source          {}, {} bytes\n", source.name, source.size);
   for (std::size_t i = 0; i < std::min(kShownBad, manifest.bad.size()); ++i)

@@ -10,6 +10,7 @@
 #include "core/log.hpp"
 #include "core/number.hpp"
 #include "data_prep/documents/document_maker.hpp"
+#include "data_prep/documents/input_forms.hpp"
 #include "data_prep/pack/make_shards.hpp"
 #include "data_prep/pack/publish.hpp"
 
@@ -77,12 +78,14 @@ void check(const PackConfig& config, Problems& problems) {
 PackReport pack(const PackConfig& config, comm::Communicator* world) {
   comm::SelfCommunicator alone;
   comm::Communicator& ranks = world == nullptr ? alone : *world;
-  const auto [tokenizer, rules] = comm::all_or_none(ranks, [&] {
+  auto [tokenizer, rules] = comm::all_or_none(ranks, [&] {
     config::throw_if_wrong(config);
     return std::pair{load_tokenizer(config.tokenizer),
                      read_rules(config.documents, config.seq_len)};
   });
-  const PackPlan plan = plan_pack(config, rules, tokenizer, ranks);
+  PackPlan plan = plan_pack(config, rules, tokenizer, ranks);
+  rules.forms = find_record_forms(plan.inputs, rules, ranks);
+  plan.manifest.record_format = record_format(rules);
   PackDirectory directory(config.output, plan.manifest, plan.partitions.size(),
                           parse_part(config.part).value(), plan.part());
   try {

@@ -34,7 +34,7 @@ struct PackConfig {
     visit("tokenizer", self.tokenizer, kTokenizerPathHelp,
           {.placeholder = "DIR|FILE", .required = true});
     visit("input", self.inputs,
-          "jsonl inputs, plain or as .gz or .zst: files, directories, patterns; in order",
+          "jsonl inputs or JSON arrays, plain or as .gz or .zst: files, directories, patterns; in order",
           {.placeholder = "FILE...", .required = true});
     visit("output", self.output, "output directory: new, empty, or of the same pack",
           {.placeholder = "DIR", .required = true});

@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
 #include "data_prep/documents/document_maker.hpp"
+#include "data_prep/input/byte_source.hpp"
 #include "data_prep/stop_signals.hpp"
 
 namespace trireme::data_prep {
@@ -90,8 +91,8 @@ PartitionResult tokenize_partition(const std::vector<InputFile>& files, const Pa
   Hasher hasher;
   for (ChunkResult& chunk : results) {
     if (const auto& fatal = chunk.fatal) {
-      fail(ErrorKind::data, "{}: {}; --on-bad-text skip drops such lines, replace writes U+FFFD",
-           record_location(files[chunk.file], fatal->position), fatal->reason);
+      fail(ErrorKind::data, "{}: {}", line_location(files[chunk.file], fatal->position),
+           fatal->reason);
     }
     hasher.update(std::as_bytes(std::span(&chunk.hash, 1)));
     join(std::move(chunk), result);

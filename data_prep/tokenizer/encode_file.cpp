@@ -66,7 +66,7 @@ class OutputFile {
 template <class MakeConverter>
 void convert_lines(const std::string& input, const std::string& output, std::int64_t threads,
                    const MakeConverter& make_converter) {
-  const std::vector<InputFile> files = inspect_inputs({input});
+  const std::vector<InputFile> files = inspect_records({input});
   std::error_code code;
   if (std::filesystem::equivalent(input, output, code))
     fail(ErrorKind::usage, "--output {} is the input: give another file", output);

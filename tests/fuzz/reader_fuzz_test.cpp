@@ -1,5 +1,5 @@
-/// Damaged plain, gzip and zstd streams must give an error of kind data, or every line exactly
-/// once.
+/// Damaged plain, gzip and zstd streams and damaged JSON arrays must give an error of kind data, or
+/// every record exactly once.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -128,6 +128,51 @@ TEST(Fuzz, ReadersGiveEachLineOnceOrAnError) {
   });
   std::printf("%zu streams without an error\n", good);
   EXPECT_LT(grown, 400);  // a few hundred bytes of zstd may expand to many MB
+}
+
+/// Reads the records of the file in ranges of about `bytes` bytes.
+std::vector<std::pair<std::uint64_t, std::string>> read_records(const data_prep::InputFile& file,
+                                                                std::size_t bytes) {
+  const std::vector<data_prep::InputFile> files{file};
+  const auto chunks = data_prep::split_chunks(files, data_prep::whole_files(files), bytes);
+  data_prep::ChunkReader reader(files, 1);
+  reader.start(chunks);
+  std::vector<std::pair<std::uint64_t, std::string>> records;
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    for (const data_prep::Record& record : reader.read(i, 0).records)
+      records.emplace_back(record.position, record.text);
+  }
+  return records;
+}
+
+TEST(Fuzz, JsonArraysGiveTheSameRecordsInAllRangesOrAnError) {
+  Mutator mutator(3, {"[", "]", "{", "}", ",", "\"", "\\\"", "\\", "\n", "null"});
+  const std::vector<std::string> seeds = {
+      "[{\"text\": \"one\"}, {\"a\": [1, {\"b\": \"]}\\\"\"}]},\n 17, \"x,]\", [[]], null]\n",
+      "\xEF\xBB\xBF[]", "[ {\"text\": \"\\\\\"} ]"};
+  const MemoryFile memory;
+  std::size_t good = 0;
+  testing::fuzz("arrays", testing::fuzz_cases(200'000), [&](std::size_t) {
+    std::string content = seeds[mutator.below(seeds.size())];
+    mutator.mutate(content);
+    data_prep::InputFile file = memory.fill(content);
+    file.format = &data_prep::json_array(data_prep::Compression::none);
+    try {
+      file.format->measure(file);
+      const auto records = read_records(file, content.size() + 1);
+      ++good;
+      ASSERT_EQ(read_records(file, content.size() / 40 + 1 + mutator.below(20)), records);
+      std::uint64_t at = 0;
+      for (const auto& [position, text] : records) {
+        ASSERT_GT(position, at);
+        ASSERT_EQ(content.substr(position, text.size()), text);
+        at = position;
+      }
+    } catch (const Error& error) {
+      ASSERT_EQ(error.kind(), ErrorKind::data) << error.what();
+    }
+  });
+  std::printf("%zu arrays without an error\n", good);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "core/hash/xxh3.hpp"
 #include "core/join.hpp"
 #include "data/shards/schema.hpp"
+#include "data/shards/set_kind.hpp"
 #include "data/shards/token_set.hpp"
 
 namespace trireme::data {
@@ -100,6 +101,12 @@ std::string Manifest::to_text() {
   Json json = body_to_json(*this);
   content_xxh3 = xxh3_128_hex(json.dump());
   json["content_xxh3"] = content_xxh3;
+  // These keys were added later. They are not hashed, so that equal sets of older versions are equal.
+  if (!record_format.empty()) {
+    json["record_format"] = record_format;
+    if (set_kind(kind).is_masked())
+      json["counts"]["untrained_messages"] = counts.untrained_messages;
+  }
   std::string text = json.dump(2);
   text.resize(text.size() - 2);  // "\n}"
   const std::string hash = xxh3_128_hex(text);
@@ -166,6 +173,8 @@ Manifest Manifest::from_text(std::string_view text, const std::filesystem::path&
     manifest.shards.push_back(shard_from_json(shard, manifest.shards.size(), where));
   }
   manifest.content_xxh3 = json_get<std::string>(json, "content_xxh3", where);
+  if (json.contains("record_format"))
+    manifest.record_format = json_get<std::string>(json, "record_format", where);
   return manifest;
 }
 

@@ -15,17 +15,19 @@ struct CountRow {
   bool optional = false;  // stored only if not 0; absent in older sets
 };
 
-constexpr std::array<CountRow, 11> kCounts{{{"documents", &ShardCounts::documents},
-                                            {"tokens", &ShardCounts::tokens},
-                                            {"target_tokens", &ShardCounts::target_tokens},
-                                            {"bad_lines", &ShardCounts::bad_lines},
-                                            {"replaced_chars", &ShardCounts::replaced_chars},
-                                            {"truncated", &ShardCounts::truncated},
-                                            {"dropped", &ShardCounts::dropped},
-                                            {"cut_prompts", &ShardCounts::cut_prompts, true},
-                                            {"cut_answers", &ShardCounts::cut_answers, true},
-                                            {"dropped_long", &ShardCounts::dropped_long, true},
-                                            {"dropped_equal", &ShardCounts::dropped_equal, true}}};
+constexpr std::array<CountRow, 12> kCounts{
+    {{"documents", &ShardCounts::documents},
+     {"tokens", &ShardCounts::tokens},
+     {"target_tokens", &ShardCounts::target_tokens},
+     {"bad_lines", &ShardCounts::bad_lines},
+     {"replaced_chars", &ShardCounts::replaced_chars},
+     {"truncated", &ShardCounts::truncated},
+     {"dropped", &ShardCounts::dropped},
+     {"cut_prompts", &ShardCounts::cut_prompts, true},
+     {"cut_answers", &ShardCounts::cut_answers, true},
+     {"dropped_long", &ShardCounts::dropped_long, true},
+     {"dropped_equal", &ShardCounts::dropped_equal, true},
+     {"untrained_messages", &ShardCounts::untrained_messages, true}}};
 
 }  // namespace
 

@@ -24,6 +24,8 @@ struct ShardCounts {
   std::uint64_t cut_answers = 0;    // pairs that lost the end of a side
   std::uint64_t dropped_long = 0;   // documents that would keep targets at a longer packing length
   std::uint64_t dropped_equal = 0;  // pairs of equal sides
+  // Answers without loss in the records read: weight, train, --train-on, a prompt with answers.
+  std::uint64_t untrained_messages = 0;
 
   ShardCounts& operator+=(const ShardCounts& other) noexcept;
   bool operator==(const ShardCounts&) const = default;

@@ -45,7 +45,8 @@ struct Manifest {
   std::vector<std::string> bad;  // "path:offset: reason" of the first invalid records
   IgnoredFields ignored_fields;  // stored only if not empty
   std::vector<ShardEntry> shards;
-  std::string content_xxh3;  // hash of all members above: equal for equal sets
+  std::string content_xxh3;   // hash of all members above: equal for equal sets
+  std::string record_format;  // form of the records that were packed; "" in older sets
 
   /// Sets content_xxh3 and returns the text of the file. The last key is the hash of the text
   /// before it.

@@ -14,12 +14,13 @@ namespace trireme::text {
 /// The reason why a JSON object is not a valid record.
 struct ChatProblem {
   std::string reason;  // "message 2: unknown role 'bot', must be system, user, assistant or tool"
-  bool bad_text = false;  // a lone surrogate or invalid UTF-8, which a repair may fix
+  bool bad_text = false;    // a lone surrogate or invalid UTF-8, which a repair may fix
+  bool other_form = false;  // the record has another form of the table than the one that was set
 };
 
 /// Reads conversations from JSON objects. One object reads many records; not thread-safe.
 ///
-/// A message is {"role", "content"} and may have these fields:
+/// record_forms() lists the forms of records. All of them become messages. A message is {"role", "content"} and may have these fields:
 ///   "reasoning_content"  for an assistant
 ///   "tool_calls"         for an assistant: a list, or a string that holds a list as JSON. A call
 ///                        is {"name", "arguments"} or an object with such a "function". Arguments
@@ -37,9 +38,18 @@ struct ChatProblem {
 /// - Content may be null only if the message has a thought or a call. A list of parts {"type":
 ///   "text", "text"} is joined, one line for each; parts of other types are refused.
 /// - A conversation must have an answer.
+/// - A message of ShareGPT is {"from", "value"}, with "weight" and "train". The value from
+///   function_call is JSON: a call or a list of calls.
+/// - The question of an Alpaca record is "instruction" and "input", joined by a newline. Its
+///   "history" is a list of [question, answer], and these answers are trained too.
+/// - In a record of prompt and completion, only answers of the completion are trained. Both are a
+///   text or a list of messages.
+/// - A side of a preference pair is a list of messages, after an optional "prompt"; or a text,
+///   after the text "prompt" or the fields of an Alpaca record; or one message, after the list
+///   "conversations" or "messages".
 /// - The last of equal keys counts. Other fields are not read, and unread() lists them.
 /// - Numbers are read as in Python's json, also integers beyond 64 bits, 1e999, NaN and Infinity.
-/// Source: MiniMind's data sets, OpenAI's chat API.
+/// Source: MiniMind's data sets, OpenAI's chat API, the data formats of LLaMA-Factory and TRL.
 class ChatReader {
  public:
   /// `fields`: empty, or names of the fields to read instead of the usual ones: two strings of user
@@ -50,6 +60,13 @@ class ChatReader {
   ChatReader(const ChatReader&) = delete;
   ChatReader& operator=(const ChatReader&) = delete;
   ~ChatReader();
+
+  /// Sets the form of the next records: a row of record_forms(). Null (default): each record may
+  /// have another form.
+  void set_form(const RecordForm* form);
+
+  /// Returns the form of an object, or null. Padding: like read.
+  const RecordForm* recognize(const char* json, std::size_t size);
 
   /// Reads one object. 64 bytes after its `size` bytes must be readable. On success,
   /// `conversations` has one (conversation) or two (chosen, rejected) entries.

@@ -1,5 +1,6 @@
 #include "text/chat/message_reader.hpp"
 
+#include <algorithm>
 #include <array>
 #include <span>
 #include <utility>
@@ -23,6 +24,44 @@ constexpr std::array<std::string_view, 6> kSystemFields{"role",  "content", "wei
                                                         "train", "tools",   "functions"};
 constexpr std::array<std::string_view, 7> kAnswerFields{
     "role", "content", "weight", "train", "reasoning_content", "tool_calls", "function_call"};
+
+constexpr std::array<std::string_view, 4> kShareGptFields{"from", "value", "weight", "train"};
+
+/// The names in "from" of ShareGPT and of data sets in its form.
+struct ShareGptRole {
+  std::string_view name;
+  Role role;
+  bool is_call = false;  // the value is a call of a tool
+};
+
+constexpr std::array kShareGptRoles{
+    ShareGptRole{"human", Role::user},
+    ShareGptRole{"gpt", Role::assistant},
+    ShareGptRole{"system", Role::system},
+    ShareGptRole{"observation", Role::tool},
+    ShareGptRole{"function_call", Role::assistant, true},
+    ShareGptRole{"user", Role::user},
+    ShareGptRole{"assistant", Role::assistant},
+    ShareGptRole{"chatgpt", Role::assistant},
+    ShareGptRole{"bing", Role::assistant},
+    ShareGptRole{"bard", Role::assistant},
+    ShareGptRole{"model", Role::assistant},
+    ShareGptRole{"ai", Role::assistant},
+    ShareGptRole{"tool", Role::tool},
+    ShareGptRole{"function", Role::tool},
+    ShareGptRole{"function_response", Role::tool},
+    ShareGptRole{"ipython", Role::tool},
+};
+
+bool is_sharegpt_message(const object& given) {
+  return find_value(given, "from") && !find_value(given, "role");
+}
+
+bool is_sharegpt_list(const array& list) {
+  object first;
+  return list.begin() != list.end() && (*list.begin()).get(first) == simdjson::SUCCESS &&
+         is_sharegpt_message(first);
+}
 
 std::span<const std::string_view> fields_of_role(Role role) {
   if (role == Role::assistant) return kAnswerFields;
@@ -202,6 +241,57 @@ void MessageReader::read_message(const object& given, const std::string& where,
   add_unread(given, fields_of_role(message.role), path, unread_);
 }
 
+void MessageReader::read_call_text(std::string_view text, const std::string& where,
+                                   ChatMessage& message) {
+  element parsed;
+  if (values_.parse(inner_, text, false, quoted_inner_, parsed) != simdjson::SUCCESS)
+    refuse(where, "the value from function_call is not valid JSON", json_break(text));
+  constexpr std::array<std::string_view, 3> kCall{"type", "name", "arguments"};
+  const auto add = [&](const element& each) {
+    object call;
+    if (each.get(call) != simdjson::SUCCESS) refuse(where, "a tool call is not an object");
+    add_call(call, where, message);
+    add_unread(call, kCall, "function_call.", unread_);
+  };
+  array list;
+  if (parsed.get(list) != simdjson::SUCCESS) return add(parsed);
+  for (const element each : list) add(each);
+}
+
+void MessageReader::read_sharegpt(const object& given, const std::string& where,
+                                  const std::string& path, Conversation& conversation) {
+  ChatMessage& message = conversation.messages.emplace_back();
+  const auto from = find_value(given, "from");
+  if (!from) refuse(where, "no field 'from'");
+  const std::string_view name = values_.text_of(*from, where, "from");
+  const auto* known = std::find_if(kShareGptRoles.begin(), kShareGptRoles.end(),
+                                   [&](const ShareGptRole& row) { return row.name == name; });
+  if (known == kShareGptRoles.end())
+    refuse(where, "unknown 'from' '", name,
+           "', must be human, gpt, system, observation or function_call");
+  message.role = known->role;
+  const auto value = find_value(given, "value");
+  if (!value) refuse(where, "no field 'value'");
+  const std::string_view text = values_.text_of(*value, where, "value");
+  if (known->is_call) {
+    read_call_text(text, where, message);
+  } else {
+    message.content = text;
+  }
+  read_marks(given, where, path, message);
+  add_unread(given, kShareGptFields, path, unread_);
+}
+
+void MessageReader::read_answer(const object& given, std::string_view name,
+                                Conversation& conversation) {
+  const std::string where = formatted("field '{}': ", name);
+  const std::string path = cat(name, ".");
+  is_sharegpt_message(given) ? read_sharegpt(given, where, path, conversation)
+                             : read_message(given, where, path, conversation);
+  if (conversation.messages.back().role != Role::assistant)
+    refuse(where, "the message is not an answer of the assistant");
+}
+
 Conversation MessageReader::read_list(const element& value, std::string_view name) {
   array list;
   if (value.get(list) != simdjson::SUCCESS) {
@@ -211,12 +301,14 @@ Conversation MessageReader::read_list(const element& value, std::string_view nam
   }
   Conversation conversation;
   const std::string path = cat(name, "[].");
+  const bool is_sharegpt = !is_request_ && is_sharegpt_list(list);
   for (const element each : list) {
     const std::string side = of_pair_ ? formatted("{} ", name) : "";
     const std::string where = formatted("{}message {}: ", side, conversation.messages.size());
     object given;
     if (each.get(given) != simdjson::SUCCESS) refuse(where, "not an object");
-    read_message(given, where, path, conversation);
+    is_sharegpt ? read_sharegpt(given, where, path, conversation)
+                : read_message(given, where, path, conversation);
   }
   if (conversation.messages.empty())
     refuse("field '", name, "' is an empty list, must hold at least one message");

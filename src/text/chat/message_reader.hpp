@@ -24,8 +24,11 @@ class MessageReader {
     unread_.clear();
   }
 
-  /// Reads the list of messages in field `name`.
+  /// Reads the list of messages in field `name`. If its first message has "from" and no "role", the
+  /// messages have the names of ShareGPT, except in a request.
   Conversation read_list(const element& value, std::string_view name);
+  /// Appends the message in field `name`, which must be an answer, with either of these names.
+  void read_answer(const object& given, std::string_view name, Conversation& conversation);
   /// Reads the tools that `parent` declares. `path` is its path in the record: "" or "messages[].".
   void read_tools(const object& parent, const std::string& where, const std::string& path,
                   Conversation& conversation);
@@ -50,6 +53,11 @@ class MessageReader {
                     std::string& content);
   void read_message(const object& given, const std::string& where, const std::string& path,
                     Conversation& conversation);
+  /// Reads {"from", "value"}.
+  void read_sharegpt(const object& given, const std::string& where, const std::string& path,
+                     Conversation& conversation);
+  /// Reads the value of a message from function_call: a call or a list of calls, as JSON.
+  void read_call_text(std::string_view text, const std::string& where, ChatMessage& message);
 
   bool is_request_;
   bool of_pair_;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "core/error.hpp"
 #include "core/join.hpp"
+#include "text/chat/record_reader.hpp"
 #include "text/json/json_fields.hpp"
 #include "text/unicode/utf8.hpp"
 
@@ -14,6 +16,35 @@ namespace {
 constexpr std::array<std::string_view, 1> kTextMarks{"text"};
 constexpr std::array<std::string_view, 2> kConversationMarks{"conversations", "messages"};
 constexpr std::array<std::string_view, 1> kPairMarks{"chosen,rejected"};
+
+/// Rows with the same chats stand in the order in which a record is compared with them.
+constexpr std::array kForms{
+    RecordForm{.name = "messages",
+               .chats = ChatForm::conversation,
+               .keys = R"({"messages": [{"role", "content"}]})",
+               .recognizes = chat_json::has_messages,
+               .read = chat_json::read_messages},
+    RecordForm{.name = "sharegpt",
+               .chats = ChatForm::conversation,
+               .keys = R"({"conversations": [{"from", "value"}], "system", "tools"})",
+               .recognizes = chat_json::has_sharegpt,
+               .read = chat_json::read_messages},
+    RecordForm{.name = "alpaca",
+               .chats = ChatForm::conversation,
+               .keys = R"({"instruction", "input", "output", "system", "history"})",
+               .recognizes = chat_json::has_alpaca,
+               .read = chat_json::read_alpaca},
+    RecordForm{.name = "prompt-completion",
+               .chats = ChatForm::conversation,
+               .keys = R"({"prompt", "completion"})",
+               .recognizes = chat_json::has_prompt_completion,
+               .read = chat_json::read_prompt_completion},
+    RecordForm{.name = "preference",
+               .chats = ChatForm::pair,
+               .keys = R"({"prompt", "chosen", "rejected"})",
+               .recognizes = chat_json::has_preference,
+               .read = chat_json::read_preference},
+};
 
 constexpr std::array kKinds{
     RecordKind{.name = "pretrain", .keys = R"({"text"})", .noun = "text", .marks = kTextMarks},
@@ -40,6 +71,30 @@ constexpr std::array kKinds{
 };
 
 }  // namespace
+
+std::span<const RecordForm> record_forms() {
+  return kForms;
+}
+
+const RecordForm* find_record_form(std::string_view name) {
+  const auto* found = std::find_if(kForms.begin(), kForms.end(),
+                                   [&](const RecordForm& form) { return form.name == name; });
+  return found == kForms.end() ? nullptr : found;
+}
+
+const RecordForm& default_record_form(ChatForm chats) {
+  const auto* found = std::find_if(kForms.begin(), kForms.end(),
+                                   [&](const RecordForm& form) { return form.chats == chats; });
+  TRIREME_ASSERT(found != kForms.end());
+  return *found;
+}
+
+std::string record_form_names(ChatForm chats) {
+  std::vector<std::string_view> names;
+  for (const RecordForm& form : kForms)
+    if (form.chats == chats) names.push_back(form.name);
+  return joined(names, ", ");
+}
 
 std::span<const RecordKind> record_kinds() {
   return kKinds;
@@ -73,39 +128,27 @@ namespace {
 constexpr std::size_t kMostNamed = 6;
 constexpr std::size_t kMostNameBytes = 60;
 
-bool has(const object& record, std::string_view key) {
-  return find_value(record, key).has_value();
-}
-
 bool is_text(const object& record, std::string_view key) {
   const auto value = find_value(record, key);
   return value && value->is_string();
 }
 
-/// Returns the quoted names of the string fields without duplicates: "'question'", "'answer'".
-std::vector<std::string> text_fields(const object& record) {
+/// Returns the quoted names of the fields without duplicates: "'question'", "'answer'". With
+/// `texts`, returns only the strings.
+std::vector<std::string> field_names(const object& record, bool texts) {
   std::vector<std::string> names;
   for (const auto& member : record) {
     std::string name = "'";
     append_lossy_utf8(std::string_view(member.key).substr(0, kMostNameBytes), name);
     name += '\'';
-    if (member.value.is_string() && std::find(names.begin(), names.end(), name) == names.end())
+    if ((!texts || member.value.is_string()) &&
+        std::find(names.begin(), names.end(), name) == names.end())
       names.push_back(name);
   }
   return names;
 }
 
-std::string describe_alpaca(const object& /*record*/, const RecordKind& kind) {
-  std::string text =
-      cat("; it is an Alpaca record ('instruction', 'input', 'output'), a form that pack does not "
-          "read: write it as ",
-          kMessagesForm);
-  if (kind.form == ChatForm::conversation)
-    text += ", or give --fields instruction,output if 'input' is empty in every record";
-  return text;
-}
-
-std::string describe_kto(const object& /*record*/, const RecordKind& /*kind*/) {
+std::string describe_kto() {
   return cat(
       "; it is a KTO record ('prompt', 'completion', 'label'), a form that pack does not read: "
       "write the answers to train on as ",
@@ -114,35 +157,22 @@ std::string describe_kto(const object& /*record*/, const RecordKind& /*kind*/) {
       record_kind(ChatForm::pair).name);
 }
 
-std::string describe_completion(const object& record, const RecordKind& kind) {
-  if (is_text(record, "prompt") && is_text(record, "completion")) {
-    return cat("; it is a record of prompt and completion: ",
-               kind.form == ChatForm::conversation
-                   ? "give --fields prompt,completion"
-                   : cat("--kind ", record_kind(ChatForm::conversation).name,
-                         " --fields prompt,completion packs it"));
-  }
-  return cat("; it is a record of prompt and completion, a form that pack does not read: write it ",
-             "as ", kMessagesForm);
-}
-
 /// A known record form that no kind of data set reads.
 struct UnreadForm {
   std::string_view marks;  // keys, as in RecordKind::marks
-  std::string (*describe)(const object& record, const RecordKind& kind);
+  std::string (*describe)();
 };
 
 constexpr std::array kUnreadForms{
-    UnreadForm{"instruction,output", describe_alpaca},
     UnreadForm{"prompt,completion,label", describe_kto},
-    UnreadForm{"prompt,completion", describe_completion},
+    UnreadForm{"instruction,output,kto_tag", describe_kto},
 };
 
 /// Returns true if the record has all of these keys. With `as_text`, their values must be strings.
 bool has_marks(const object& record, std::string_view marks, bool as_text = false) {
   const std::vector<std::string> keys = split(marks, ',');
   return std::all_of(keys.begin(), keys.end(), [&](const std::string& key) {
-    return as_text ? is_text(record, key) : has(record, key);
+    return as_text ? is_text(record, key) : find_value(record, key).has_value();
   });
 }
 
@@ -162,26 +192,65 @@ std::string describe_other_kind(const object& record, const RecordKind& wanted, 
   return "";
 }
 
+/// Returns "; it has the form alpaca, which --kind sft packs" for a record of the table of forms.
+std::string describe_known_form(const object& record) {
+  for (const RecordForm& form : kForms)
+    if (form.recognizes(record))
+      return cat("; it has the form ", form.name, ", which --kind ", record_kind(form.chats).name,
+                 " packs");
+  return "";
+}
+
+/// Returns "; its fields are 'a', 'b'; the forms of --kind sft are messages (..), ..".
+/// Returns "" for a kind of texts: --field names the field of a text.
+std::string describe_unknown(const object& record, const RecordKind& kind) {
+  if (!kind.form) return "";
+  const std::vector<std::string> texts = field_names(record, true);
+  std::vector<std::string> fields = field_names(record, false);
+  const std::size_t more = fields.size() - std::min(fields.size(), kMostNamed);
+  fields.resize(fields.size() - more);
+  std::string text =
+      fields.empty() ? "; it has no field" : cat("; its fields are ", joined(fields, ", "));
+  if (more != 0) text += formatted(" and {} more", more);
+  const auto shown = [&](const RecordForm& form) { return cat(form.name, " ", form.keys); };
+  std::vector<RecordForm> forms;
+  std::copy_if(kForms.begin(), kForms.end(), std::back_inserter(forms),
+               [&](const RecordForm& form) { return form.chats == kind.form; });
+  text += cat(forms.size() == 1 ? "; the form of --kind " : "; the forms of --kind ", kind.name,
+              forms.size() == 1 ? " is " : " are ", joined(forms, ", ", shown));
+  if (!texts.empty() && texts.size() >= kind.num_names && texts.size() <= kMostNamed)
+    text += cat("; its texts are ", joined(texts, ", "), ": ", kind.names_advice);
+  return text;
+}
+
 }  // namespace
 
-std::string describe_record_form(const object& record, const RecordKind& kind) {
-  std::string chat = describe_other_kind(record, kind, true);
+const RecordForm* recognize_record(const object& record, ChatForm chats) {
+  const auto* found = std::find_if(kForms.begin(), kForms.end(), [&](const RecordForm& form) {
+    return form.chats == chats && form.recognizes(record);
+  });
+  return found == kForms.end() ? nullptr : found;
+}
+
+std::string describe_known_record(const object& record, const RecordKind& kind) {
+  const std::string chat = describe_other_kind(record, kind, true);
   if (!chat.empty()) return chat;
   for (const UnreadForm& form : kUnreadForms)
-    if (has_marks(record, form.marks)) return form.describe(record, kind);
-  std::string text = describe_other_kind(record, kind, false);
-  if (!text.empty()) return text;
-  const std::vector<std::string> texts = text_fields(record);
-  if (texts.size() < kind.num_names || texts.size() > kMostNamed || kind.num_names == 0) return "";
-  return cat("; its texts are ", joined(texts, ", "), ": ", kind.names_advice);
+    if (has_marks(record, form.marks)) return form.describe();
+  const std::string known = describe_known_form(record);
+  if (!known.empty()) return known;
+  return describe_other_kind(record, kind, false);
+}
+
+std::string describe_record_form(const object& record, const RecordKind& kind) {
+  const std::string known = describe_known_record(record, kind);
+  return known.empty() ? describe_unknown(record, kind) : known;
 }
 
 std::string describe_message_form(const object& message) {
-  if (!has(message, "from") || !has(message, "value")) return "";
-  return cat(
-      "; 'from' and 'value' are ShareGPT's names, a form that pack does not read: write ",
-      R"({"from": "human", "value": ".."} as {"role": "user", "content": ".."}, and gpt as )",
-      "assistant");
+  if (!find_value(message, "from") || !find_value(message, "value")) return "";
+  return "; 'from' and 'value' are names of the form sharegpt. All messages of a record must have "
+         "the names of its first message";
 }
 
 std::string describe_foreign_role(std::string_view role) {
@@ -191,7 +260,10 @@ std::string describe_foreign_role(std::string_view role) {
   if (role == "observation" || role == "ipython") known = "tool";
   if (std::find(kAnswers.begin(), kAnswers.end(), role) != kAnswers.end()) known = "assistant";
   return known.empty() ? ""
-                       : cat("; the roles of ShareGPT are not read: write ", role, " as ", known);
+                       : cat("; ", role,
+                             " is a name of the form sharegpt, which has 'from' and "
+                             "'value': write ",
+                             role, " as ", known);
 }
 
 }  // namespace chat_json

@@ -4,21 +4,50 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "text/chat/conversation.hpp"
 
 namespace simdjson::dom {
 class object;
 }
 
-/// The record forms that `pack` reads, one row for each kind of data set, and advice for records of
-/// other forms. SetKind describes the contents of the data sets.
+/// The records that `pack` reads: a table of the kinds of data sets, a table of the record forms of
+/// chats, and advice for records of other forms. SetKind describes the contents of the data sets.
 namespace trireme::text {
 
-/// The form of a chat in a JSON object.
+namespace chat_json {
+class RecordReader;
+}
+
+/// The chats of a JSON object.
 enum class ChatForm {
-  conversation,  // "conversations" or "messages": one list of messages
-  pair,     // "chosen" and "rejected": lists, after an optional "prompt" list; or three strings
-  request,  // "messages" of a request to a model; no answer is needed
+  conversation,  // one conversation
+  pair,          // two conversations, chosen and rejected
+  request,       // "messages" of a request to a model; no answer is needed
 };
+
+/// A record form of chats: a value of `pack --format`.
+struct RecordForm {
+  std::string_view name;
+  ChatForm chats;         // the kinds of data sets that hold these records
+  std::string_view keys;  // an example of the fields, for help and errors
+
+  /// Returns true if the record has this form.
+  bool (*recognizes)(const simdjson::dom::object& record);
+  /// Appends the conversations of the record. Throws chat_json::InvalidRecord.
+  void (*read)(chat_json::RecordReader& reader, const simdjson::dom::object& record,
+               std::vector<Conversation>& conversations);
+};
+
+/// Returns all rows. The first row with the chats of a kind is the default form of the kind.
+std::span<const RecordForm> record_forms();
+/// Returns the row with that name, or null.
+const RecordForm* find_record_form(std::string_view name);
+/// Returns the default form of these chats. They must not be a request.
+const RecordForm& default_record_form(ChatForm chats);
+/// Returns "messages, sharegpt": the names of the forms with these chats.
+std::string record_form_names(ChatForm chats);
 
 /// The records of one kind of data set.
 struct RecordKind {
@@ -54,16 +83,23 @@ namespace chat_json {
 inline constexpr std::string_view kMessagesForm =
     R"({"messages": [{"role": "user", "content": ".."}, {"role": "assistant", "content": ".."}]})";
 
+/// Returns the form of the record among those with these chats, or null.
+const RecordForm* recognize_record(const simdjson::dom::object& record, ChatForm chats);
+
 /// Returns the end of an error message for a record without the fields of `kind`. It names the
 /// known form of `record` and gives advice: "; it is a conversation ('messages'), which --kind sft
 /// packs". Returns "" for an unknown form.
+std::string describe_known_record(const simdjson::dom::object& record, const RecordKind& kind);
+
+/// Like describe_known_record(). For an unknown form, it names the fields of the record and the
+/// forms of the kind.
 std::string describe_record_form(const simdjson::dom::object& record, const RecordKind& kind);
 
-/// Returns advice for a message without a role, for example "; 'from' and 'value' are ShareGPT's
-/// names ...", otherwise "".
+/// Returns advice for a message without a role, for example "; 'from' and 'value' are names of the
+/// form sharegpt ...", otherwise "".
 std::string describe_message_form(const simdjson::dom::object& message);
 
-/// Returns advice for an unknown role, for example "; the roles of ShareGPT are not read ...",
+/// Returns advice for an unknown role, for example "; human is a name of the form sharegpt ...",
 /// otherwise "".
 std::string describe_foreign_role(std::string_view role);
 

@@ -218,29 +218,19 @@ TEST(Inputs, RefuseWhatCannotBeRead) {
   EXPECT_THROW(inspect_inputs({good + ".none"}), Error);
 }
 
-TEST(Inputs, RefuseAJsonArrayHoweverItIsWritten) {
+TEST(Inputs, OnlyContentThatBeginsWithABracketIsAJsonArray) {
   const TestDirectory folder("inputs_array");
   const std::string path = (folder.path() / "a.jsonl").string();
-  const auto refusal = [&](const std::string& content) {
+  const auto is_array = [&](const std::string& content) {
     write_text(path, content);
-    try {
-      inspect_records({path});
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::data);
-      return std::string(error.what());
-    }
-    return std::string();
+    return inspect_records({path})[0].format != &input_formats().front();
   };
   const std::string record = R"({"text": "a"})";
-  for (const std::string& array : {"[" + record + "]", "[" + record + ",\n" + record + "]\n",
-                                   "\n \t[\n  " + record + "\n]", "\xEF\xBB\xBF[" + record + "]",
-                                   std::string(9000, ' ') + "[]", std::string("[1, 2]\n[3]\n")}) {
-    const std::string told = refusal(array);
-    EXPECT_NE(told.find("begins with '[': it is a JSON array"), std::string::npos) << array;
-    EXPECT_NE(told.find("cat " + path + " | jq -c '.[]'"), std::string::npos) << told;
-  }
+  for (const std::string& array : {"[" + record + "]", "\n \t[\n  " + record + "\n]",
+                                   "\xEF\xBB\xBF[" + record + "]", std::string(9000, ' ') + "[]"})
+    EXPECT_TRUE(is_array(array)) << array;
   for (const std::string& lines : {record + "\n[1]\n", std::string(), std::string(" \n"), record})
-    EXPECT_EQ(refusal(lines), "") << lines;
+    EXPECT_FALSE(is_array(lines)) << lines;
 }
 
 }  // namespace

@@ -278,10 +278,10 @@ TEST_F(PackRanks, CountInvalidRecordsTogether) {
 TEST_F(PackRanks, RefuseAWrongInputOnceAndBeforeAnyShard) {
   const std::string packed = gzip(text_);
   write_text(path_ / "damaged.jsonl.gz", packed.substr(0, packed.size() / 2));
-  write_text(path_ / "array.jsonl", "[" + text_ + "]");
+  write_text(path_ / "array.json", "[" + text_);
   const std::pair<std::string, std::string> wrong[] = {
       {"damaged.jsonl.gz", "damaged.jsonl.gz: damaged gzip at byte"},
-      {"array.jsonl", "begins with '[': it is a JSON array"},
+      {"array.json", "line 2, byte "},
       {"no.jsonl", "no.jsonl"}};
   for (const auto& [name, message] : wrong) {
     PackConfig asked = config("none");

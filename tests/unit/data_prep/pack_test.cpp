@@ -268,7 +268,8 @@ TEST_F(Pack, NamesThePlaceOfBadText) {
   write_text(input, "{\"text\": \"one\"}\n{\"text\": \"a\\ud800\"}\n");
   PackConfig config = pack_config(input, path_ / "bad");
 
-  EXPECT_NE(error_of(config, ErrorKind::data).find("surrogate.jsonl, byte 16:"), std::string::npos);
+  EXPECT_NE(error_of(config, ErrorKind::data).find("surrogate.jsonl, line 2, byte 16:"),
+            std::string::npos);
 
   config.output = (path_ / "replaced").string();
   config.documents.on_bad_text = "replace";

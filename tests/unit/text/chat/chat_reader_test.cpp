@@ -114,7 +114,8 @@ TEST(ChatReader, ReadsPairs) {
             "field 'rejected' is null");
   EXPECT_EQ(reason(R"({"chosen": [)" + user + R"({"role": "assistant", "content": "a"}]})",
                    ChatForm::pair),
-            "no field 'rejected'");
+            "no field 'rejected'; its fields are 'chosen'; the form of --kind dpo is preference "
+            R"({"prompt", "chosen", "rejected"})");
 }
 
 TEST(ChatReader, PutsAListedPromptBeforeBothSides) {
