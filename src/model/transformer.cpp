@@ -45,10 +45,14 @@ Transformer::Transformer(parallel::ParamRegistry& registry, const ModelConfig& c
   for (const StageRange& stage : stages) declare_stage(stage);
 }
 
-parallel::ParamId Transformer::declare_table(const char* name, parallel::ParamSpec::Copies copies) {
+parallel::ParamId Transformer::declare_table(parallel::ParamSpec::Table table,
+                                             parallel::ParamSpec::Copies copies) {
   const ModelConfig& config = context_.config;
-  parallel::ParamSpec spec{
-      name, {config.vocab_size, config.hidden_size}, {parallel::InitDistribution::Kind::normal}};
+  const bool is_head = table == parallel::ParamSpec::Table::head;
+  parallel::ParamSpec spec{is_head ? "lm_head.weight" : "model.embed_tokens.weight",
+                           {config.vocab_size, config.hidden_size},
+                           {parallel::InitDistribution::Kind::normal}};
+  spec.table = table;
   spec.split = parallel::DimSplit{0};
   spec.frozen = context_.lora.on();
   spec.copies = copies;
@@ -60,9 +64,10 @@ void Transformer::declare_stage(const StageRange& stage) {
   const bool in_two =
       config.tie_embeddings && !(stages_.front().has_embedding && stages_.back().has_head);
   using enum parallel::ParamSpec::Copies;
+  using parallel::ParamSpec;
   if (stage.has_embedding) {
     registry_.begin_unit("embedding");
-    embedding_ = declare_table("model.embed_tokens.weight", in_two ? first_of_two : none);
+    embedding_ = declare_table(ParamSpec::Table::embedding, in_two ? first_of_two : none);
   }
   for (std::int64_t layer = stage.first_layer; layer < stage.end_layer; ++layer) {
     registry_.begin_unit(formatted("layer {}", layer));
@@ -78,10 +83,10 @@ void Transformer::declare_stage(const StageRange& stage) {
   norm.frozen = context_.lora.on();
   norm_ = registry_.declare(std::move(norm));
   if (!config.tie_embeddings) {
-    head_ = declare_table("lm_head.weight", none);
+    head_ = declare_table(ParamSpec::Table::head, none);
   } else {
     if (in_two) registry_.begin_unit("embedding");  // placed like the embedding of the first stage
-    head_ = declare_table("model.embed_tokens.weight", in_two ? second_of_two : none);
+    head_ = declare_table(ParamSpec::Table::embedding, in_two ? second_of_two : none);
   }
 }
 

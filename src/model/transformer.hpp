@@ -122,7 +122,8 @@ class Transformer {
 
  private:
   void declare_stage(const StageRange& stage);
-  parallel::ParamId declare_table(const char* name, parallel::ParamSpec::Copies copies);
+  parallel::ParamId declare_table(parallel::ParamSpec::Table table,
+                                  parallel::ParamSpec::Copies copies);
   /// Starts the walk of one forward pass. Returns the walk that it interrupts.
   parallel::UnitWeights::Walk begin_forward(std::size_t stage) const;
   /// Appends the FSDP units that a stage reads, in order of use.

@@ -1,6 +1,8 @@
 #include "optim/adamw.hpp"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "ops/cuda/grad_norm.hpp"
 #include "ops/operations.hpp"
@@ -17,15 +19,22 @@ void check(const AdamWConfig& config, Problems& problems) {
 
 AdamW::AdamW(const Config& config, parallel::ParamRegistry& registry,
              std::span<const ParamRange> params)
-    : config_(config),
-      exp_avg_(registry.make_state()),
-      exp_avg_sq_(registry.make_state()),
-      groups_(2) {
-  groups_[0].decay = config.weight_decay;
+    : AdamW(config, registry, std::array{RatedParams{{params.begin(), params.end()}}}) {}
+
+AdamW::AdamW(const Config& config, parallel::ParamRegistry& registry,
+             std::span<const RatedParams> params)
+    : config_(config), exp_avg_(registry.make_state()), exp_avg_sq_(registry.make_state()) {
+  for (const RatedParams& rated : params) add(registry, rated);
+}
+
+void AdamW::add(parallel::ParamRegistry& registry, const RatedParams& rated) {
+  std::array<Group, 2> groups;
+  groups[0].decay = config_.weight_decay;
   const at::Tensor step =
       at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(exp_avg_.device()));
-  for (const auto& [elements, decay] : update_ranges(registry, params)) {
-    Group& group = groups_[decay ? 0 : 1];
+  for (const auto& [elements, decay] : update_ranges(registry, rated.params)) {
+    Group& group = groups[decay ? 0 : 1];
+    group.factor = rated.factor;
     const ops::cuda::AdamWTensors piece{
         elements.weights(registry),         elements.grads(registry),
         elements.state(registry, exp_avg_), elements.state(registry, exp_avg_sq_),
@@ -37,15 +46,17 @@ AdamW::AdamW(const Config& config, parallel::ParamRegistry& registry,
     group.steps.push_back(step);
     pieces_.push_back(piece);
   }
+  for (Group& group : groups)
+    if (!group.weights.empty()) groups_.push_back(std::move(group));
 }
 
 void AdamW::step(std::int64_t update, double lr) {
   const at::NoGradGuard no_grad;
   for (Group& group : groups_) {
-    if (group.weights.empty()) continue;
     group.steps.front().fill_(static_cast<double>(update));
     at::_fused_adamw_(group.weights, group.grads, group.exp_avgs, group.exp_avg_sqs, {},
-                      group.steps, lr, config_.beta1, config_.beta2, group.decay, config_.eps,
+                      group.steps, lr * group.factor, config_.beta1, config_.beta2, group.decay,
+                      config_.eps,
                       /*amsgrad=*/false,
                       /*maximize=*/false);
   }
@@ -53,10 +64,13 @@ void AdamW::step(std::int64_t update, double lr) {
 
 bool AdamW::has_one_pass() const {
   if (path_of(ops::Operation::optimizer, ops::Path::fast) == ops::Path::plain) return false;
-  return std::all_of(pieces_.begin(), pieces_.end(), [](const ops::cuda::AdamWTensors& piece) {
-    return ops::cuda::accepts_adamw(piece.weights, piece.copy) &&
-           ops::cuda::accepts_grad_norm(piece.grads);
-  });
+  const bool one_rate = std::all_of(groups_.begin(), groups_.end(),
+                                    [](const Group& group) { return group.factor == 1; });
+  return one_rate &&
+         std::all_of(pieces_.begin(), pieces_.end(), [](const ops::cuda::AdamWTensors& piece) {
+           return ops::cuda::accepts_adamw(piece.weights, piece.copy) &&
+                  ops::cuda::accepts_grad_norm(piece.grads);
+         });
 }
 
 void AdamW::step_in_one_pass(std::int64_t update, double lr, const at::Tensor& factor) {

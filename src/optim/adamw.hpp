@@ -21,14 +21,23 @@ struct AdamWConfig {
 
 void check(const AdamWConfig& config, Problems& problems);
 
-/// AdamW with decoupled weight decay. Each of the two groups (decay, no decay) is one fused ATen
-/// call. On a GPU with CUDA kernels, one kernel clips, updates and copies all of them. Source: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
+/// Parameters with the learning rate `factor` * lr.
+struct RatedParams {
+  std::vector<ParamRange> params;
+  double factor = 1;
+};
+
+/// AdamW with decoupled weight decay. Parameters with the same decay and rate are one fused ATen
+/// call. On a GPU with CUDA kernels, one kernel clips, updates and copies all of them, if they have
+/// the same rate. Source: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
 class AdamW : public Optimizer {
  public:
   using Config = AdamWConfig;
 
   AdamW(const Config& config, parallel::ParamRegistry& registry,
         std::span<const ParamRange> params);
+  AdamW(const Config& config, parallel::ParamRegistry& registry,
+        std::span<const RatedParams> params);
 
   static std::size_t num_slots(const Config& /*config*/) { return 2; }
 
@@ -38,15 +47,18 @@ class AdamW : public Optimizer {
   [[nodiscard]] std::vector<OptimizerSlot> slots() override;
 
  private:
-  /// Parameters with the same decay, as views of this rank's shards.
+  /// Parameters with the same decay and rate, as views of this rank's shards.
   struct Group {
     double decay = 0;
+    double factor = 1;
     std::vector<at::Tensor> weights;
     std::vector<at::Tensor> grads;
     std::vector<at::Tensor> exp_avgs;
     std::vector<at::Tensor> exp_avg_sqs;
     std::vector<at::Tensor> steps;  // step number, for the bias corrections
   };
+
+  void add(parallel::ParamRegistry& registry, const RatedParams& rated);
 
   Config config_;
   at::Tensor exp_avg_;

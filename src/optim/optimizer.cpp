@@ -1,6 +1,7 @@
 #include "optim/optimizer.hpp"
 
 #include "core/error.hpp"
+#include "optim/muon.hpp"
 #include "optim/registry.hpp"
 
 namespace trireme::optim {
@@ -35,6 +36,15 @@ OptimConfig optimizer_defaults(std::string_view name) {
 std::size_t num_optimizer_slots(const OptimConfig& config) {
   const OptimizerRow* row = find_optimizer(config.name);
   return row == nullptr ? 0 : row->num_slots(config);
+}
+
+MatrixUse matrix_use(const OptimConfig& config) {
+  const OptimizerRow* row = find_optimizer(config.name);
+  return row == nullptr ? MatrixUse::none : row->matrix_use;
+}
+
+std::string orthogonalization(const OptimConfig& config) {
+  return config.own<MuonConfig>().orthogonalize;
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config,

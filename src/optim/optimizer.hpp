@@ -48,6 +48,9 @@ class Optimizer {
   /// Returns the state to save and load, without the step number. No two optimizers use the same
   /// slot name, so a checkpoint of one is never loaded as the state of another.
   [[nodiscard]] virtual std::vector<OptimizerSlot> slots() = 0;
+
+  /// Returns the groups of ranks that step() communicates in, beyond those of the mesh.
+  [[nodiscard]] virtual std::vector<comm::Communicator*> groups() const { return {}; }
 };
 
 /// Creates the optimizer `config.name`. Throws Error(usage) that lists the known names.
@@ -57,6 +60,15 @@ std::vector<std::string> optimizer_names();
 
 /// Returns the number of slots of the optimizer, each as large as the master weights it updates.
 std::size_t num_optimizer_slots(const OptimConfig& config);
+
+/// Says whether an optimizer gathers whole matrices, and also the lines of matrices
+/// (matrix_exchange.hpp).
+enum class MatrixUse { none, whole, with_lines };
+
+MatrixUse matrix_use(const OptimConfig& config);
+
+/// Returns the value of optim.orthogonalize for an optimizer of whole matrices.
+std::string orthogonalization(const OptimConfig& config);
 
 /// Returns the keys that optimizer `name` reads, with its defaults; empty for an unknown name.
 std::vector<OptimizerKey> keys_of_optimizer(std::string_view name);

@@ -14,6 +14,7 @@ struct OptimizerRow {
   std::vector<OptimizerKey> (*keys)();  // the optimizer's own keys with their defaults
   void (*check)(const OptimConfig& config, Problems& problems);
   std::size_t (*num_slots)(const OptimConfig& config);
+  MatrixUse matrix_use;
   std::unique_ptr<Optimizer> (*make)(const OptimConfig& config, parallel::ParamRegistry& registry);
 };
 

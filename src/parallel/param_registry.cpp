@@ -49,6 +49,7 @@ ParamId ParamRegistry::declare(ParamSpec spec) {
 }
 
 void ParamRegistry::allocate(const Mesh& mesh, device::ParamDTypes dtypes, at::Device device) {
+  mesh_ = &mesh;
   dtypes_ = dtypes;
   device_ = device;
   const ParallelConfig& parallel = mesh.config();

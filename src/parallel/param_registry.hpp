@@ -46,6 +46,15 @@ class ParamRegistry {
 
   [[nodiscard]] const UnitLayout& layout() const { return layout_; }
 
+  /// Returns the layout of a rank of the same stage at another position in the grids. Also works
+  /// before allocate().
+  [[nodiscard]] UnitLayout layout_at(const ShardGrid& grid, const std::optional<ShardGrid>& experts,
+                                     std::int64_t persist) const {
+    return {specs_, unit_starts_, unit_names_, grid, persist, experts};
+  }
+
+  [[nodiscard]] const Mesh& mesh() const { return *mesh_; }
+
   [[nodiscard]] std::size_t unit_of(ParamId id) const { return layout_.param(id).unit; }
 
   [[nodiscard]] device::ParamDTypes dtypes() const { return dtypes_; }
@@ -146,6 +155,7 @@ class ParamRegistry {
   bool freezes_ = false;
   std::vector<ParamId> unit_starts_;
   std::vector<std::string> unit_names_;
+  const Mesh* mesh_ = nullptr;
   UnitLayout layout_;
   device::ParamDTypes dtypes_;
   at::Device device_ = at::kCPU;

@@ -67,6 +67,9 @@ struct ParamSpec {
   /// hold a copy. The table has its own unit, which is split equally on both ranks, and the rank of
   /// the first stage owns it.
   enum class Copies { none, first_of_two, second_of_two } copies = Copies::none;
+  /// An optimizer of whole matrices (Muon) updates tables with rates of their own. A tied table is
+  /// an embedding.
+  enum class Table { none, embedding, head } table = Table::none;
   /// If above 0, the optimizer does not update the parameter and the gradient norm does not count
   /// it. Instead, each update moves every element by this amount against the sign of its gradient
   /// (for the bias of a router).

@@ -60,7 +60,8 @@ TEST_F(Begin, ARunResumesWithItsConfigurationAndReportsTheEffectOfAnotherEnd) {
 
   const Exit again = trireme({"pretrain", "--run", run});
   EXPECT_EQ(again.code, 0) << again.err;
-  expect_words(again, {"resumed from", "at step 4; exact: losses and weights continue bit for bit"});
+  expect_words(again,
+               {"resumed from", "at step 4; exact: losses and weights continue bit for bit"});
   EXPECT_EQ(read_file(path("alone") / "config.toml"), config);
   EXPECT_EQ(hash("alone"), three);
 
@@ -216,7 +217,9 @@ TEST_F(Begin, EveryOptimizerLearnsAndResumesBitForBit) {
   const std::vector<Arguments> optimizers{
       {"--optim.name", "sgd", "--optim.momentum", "0.9", "--optim.nesterov", "true", "--optim.lr",
        "0.3", "--optim.weight_decay", "0"},
-      {"--optim.name", "lion", "--optim.lr", "1e-3"}};
+      {"--optim.name", "lion", "--optim.lr", "1e-3"},
+      {"--optim.name", "muon", "--optim.lr", "1e-3", "--optim.momentum_warmup", "6"},
+      {"--optim.name", "normuon", "--optim.lr", "1e-3", "--optim.orthogonalize", "exact"}};
   for (const Arguments& optimizer : optimizers) {
     const std::string& name = optimizer[1];
     const auto run = [&](const std::string& part, const char* steps) {

@@ -158,6 +158,18 @@ TEST(Layouts, EqualOneProcess) {
   layouts.print();
 }
 
+TEST(Layouts, OfWholeMatricesEqualOneProcess) {
+  const std::vector<LayoutCase> all = all_layout_cases();
+  const std::vector<LayoutCase> covering = covering_set(all);
+  const std::vector<LayoutCase> cases =
+      with_muon(cases_of_this_run(each_value_once(all), covering));
+  LayoutsAndOneProcess layouts;
+  for (const LayoutCase& one : cases) layouts.compare(one);
+  std::cout << cases.size() << " runs\n";
+  layouts.print();
+  EXPECT_GT(cases.size(), 3U);
+}
+
 TEST(Layouts, WithAdaptersOnFrozenWeightsEqualOneProcess) {
   const std::vector<LayoutCase> all = all_layout_cases();
   const std::vector<LayoutCase> cases =

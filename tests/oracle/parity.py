@@ -61,6 +61,20 @@ OPTIMIZERS = [
     {"name": "sgd by Nesterov", "keys": {"optim.name": "sgd", "optim.lr": 0.1, "optim.momentum": 0.9, "optim.nesterov": "true"}, **QWEN},
     {"name": "lion", "keys": {"optim.name": "lion", "optim.lr": 1e-3}, **QWEN},
 ]
+MUON = {"optim.lr": 2e-3, "optim.matrix_lr": 0.01, "optim.embed_lr": 4e-3, "optim.scalar_lr": 1e-3, "optim.momentum_warmup": 10}
+OPTIMIZERS += [
+    {"name": f"{name} {method}{' cautious' if cautious == 'true' else ''}",
+     "keys": {**MUON, "optim.name": name, "optim.orthogonalize": method, "optim.cautious": cautious}, **QWEN}
+    for name, method, cautious in (("muon", "newton_schulz", "false"), ("muon", "polar_express", "true"), ("muon", "gram", "false"), ("normuon", "polar_express", "true"))
+]
+OPTIMIZERS.append(
+    {"name": "llama untied, muon, tp 2 cp 2 zero 3", "ranks": 4,
+     "keys": {**MUON, "optim.name": "muon", "optim.head_lr": 3e-3, "parallel.tp": 2, "parallel.cp": 2, "parallel.zero": 3},
+     "preset": "minimind-2-small", "tie": "false", "head_dim": 16, "data": "short"})
+POLAR_EXPRESS = [  # coefficients of modded-nanogpt for 5 iterations
+    (8.156554524902461, -22.48329292557795, 15.878769915207462), (4.042929935166739, -2.808917465908714, 0.5000178451051316),
+    (3.8916678022926607, -2.772484153217685, 0.5060648178503393), (3.285753657755655, -2.3681294933425376, 0.46449024233003106),
+    (2.3465413258596377, -1.7097828382687081, 0.42323551169305323)]
 # tp x cp: none of the 4 ranks has whole rows, whole heads or whole units.
 LAYOUTS = [
     {"name": "qwen3 tied, tp 2 cp 2 zero 3", "ranks": 4, "keys": {"parallel.tp": 2, "parallel.cp": 2, "parallel.zero": 3, "parallel.sequence_parallel": "true"}, **QWEN},
@@ -144,7 +158,65 @@ class Lion(torch.optim.Optimizer):
                 momentum.mul_(beta2).add_(p.grad, alpha=1 - beta2)
 
 
-def make_optimizer(parameters, c):
+class Muon:
+    """Muon and NorMuon for matrices, AdamW for tables and vectors. Sources: Jordan et al., "Muon", 2024; Amsel
+    et al., "The Polar Express", 2025; Li et al., "NorMuon", 2025. The iterations use only X X^T X."""
+
+    def __init__(self, weights, c):
+        self.c, self.updates = c, 0
+        tables = {"model.embed_tokens.weight": "embed_lr", "lm_head.weight": "head_lr"}
+        self.matrices = [p for name, p in weights.items() if p.dim() > 1 and name not in tables]
+        groups = {}
+        for name, p in weights.items():
+            if p.dim() > 1 and name not in tables:
+                continue
+            rate = c[tables.get(name, "scalar_lr")]
+            factor = 1.0 if rate == -1 else rate / c["lr"]
+            groups.setdefault((factor, c["weight_decay"] if p.dim() > 1 else 0.0), []).append(p)
+        self.factors = [factor for factor, _ in groups]
+        self.others = torch.optim.AdamW([{"params": group, "weight_decay": decay} for (_, decay), group in groups.items()],
+                                        lr=c["lr"], betas=(c["beta1"], c["beta2"]), eps=c["eps"], foreach=False, fused=False)
+        self.param_groups = [{"lr": c["lr"]}]
+        self.state = {p: {"momentum": torch.zeros_like(p)} for p in self.matrices}
+
+    def orthogonalized(self, u):
+        if self.c["orthogonalize"] == "newton_schulz":
+            x, table = u / (u.norm() + 1e-7), [(3.4445, -4.7750, 2.0315)] * 5
+        else:
+            x, table = u / (1.02 * u.norm() + 1e-6), POLAR_EXPRESS
+        for a, b, c in table:
+            cube = x @ (x.T @ x)
+            x = a * x + b * cube + c * (cube @ (x.T @ x))
+        return x
+
+    @torch.no_grad()
+    def step(self):
+        c, lr = self.c, self.param_groups[0]["lr"]
+        for group, factor in zip(self.others.param_groups, self.factors):
+            group["lr"] = lr * factor
+        self.others.step()
+        warm = min(1.0, self.updates / c["momentum_warmup"])
+        mu = c["momentum_start"] + (c["momentum_end"] - c["momentum_start"]) * warm
+        self.updates += 1
+        lr *= c["matrix_lr"] / c["lr"]
+        for p in self.matrices:
+            state = self.state[p]
+            state["momentum"] = mu * state["momentum"] + (1 - mu) * p.grad
+            o = self.orthogonalized(mu * state["momentum"] + (1 - mu) * p.grad)
+            if c["name"] == "normuon":
+                mean = o.square().mean(1 if o.shape[0] >= o.shape[1] else 0, keepdim=True)
+                before = state.get("squares", torch.zeros_like(mean))
+                state["squares"] = c["matrix_beta2"] * before + (1 - c["matrix_beta2"]) * mean
+                divided = o / state["squares"].sqrt().clamp(min=1e-5)
+                o = divided * o.norm() / divided.norm()
+            kept = torch.ones_like(p) if not c["cautious"] else (o * p >= 0).to(p.dtype)
+            p -= lr * c["weight_decay"] * kept * p + lr * max(1.0, p.shape[0] / p.shape[1]) ** 0.5 * o
+
+
+def make_optimizer(weights, c):
+    if c["name"] in ("muon", "normuon"):
+        return Muon(weights, c)
+    parameters = list(weights.values())
     matrices = [p for p in parameters if p.dim() > 1]
     vectors = [p for p in parameters if p.dim() == 1]
     groups = [{"params": matrices, "weight_decay": c["weight_decay"]}, {"params": vectors, "weight_decay": 0.0}]
@@ -162,7 +234,7 @@ def replay(report, tensors, dtype):
     net = oracle.Model(report["model"], report["train"]["seq_len"], dtype)
     wide = torch.float32 if dtype == torch.bfloat16 else dtype
     weights = {name: torch.nn.Parameter(value.to(wide, copy=True)) for name, value in tensors["initial"].items()}
-    optimizer = make_optimizer(weights.values(), report["optim"])
+    optimizer = make_optimizer(weights, report["optim"])
     losses, norms, first_grads, many = [], [], {}, 0
     for step, update in enumerate(micro_batches(tensors["batches"])):
         net.load(weights)

@@ -91,7 +91,7 @@ IndexRange split_range(std::int64_t size, const DimSplit& split, int parts, int 
 UnitLayout::UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId> starts,
                        std::span<const std::string> names, const ShardGrid& grid,
                        std::int64_t persist, const std::optional<ShardGrid>& experts)
-    : grid_(grid), experts_(experts) {
+    : grid_(grid), experts_(experts), persist_(persist) {
   const std::vector<bool> small = smaller_than(persist, specs);
   params_.resize(specs.size());
   Unit small_trainable{.name = "persistent", .persistent = true};

@@ -128,6 +128,13 @@ class UnitLayout {
   /// Returns the elements of `range` that this rank owns.
   [[nodiscard]] std::vector<ParamSpan> owned_spans(std::size_t unit, const IndexRange& range) const;
 
+  [[nodiscard]] const ShardGrid& dense_grid() const { return grid_; }
+
+  /// Returns the separate grid of experts, if there is one.
+  [[nodiscard]] const std::optional<ShardGrid>& expert_grid() const { return experts_; }
+
+  [[nodiscard]] std::int64_t persist() const { return persist_; }
+
   [[nodiscard]] const ShardGrid& grid(std::size_t unit) const {
     return units_[unit].experts ? *experts_ : grid_;
   }
@@ -142,6 +149,7 @@ class UnitLayout {
 
   ShardGrid grid_;
   std::optional<ShardGrid> experts_;
+  std::int64_t persist_ = 0;
   std::vector<Unit> units_;
   std::vector<PlacedParam> params_;
   std::int64_t count_ = 0;

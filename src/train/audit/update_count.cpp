@@ -19,6 +19,8 @@ std::vector<CountedGroup> groups_of(const Step& step) {
     groups.push_back(
         {parallel::kAxisNames[axis], &mesh.group(static_cast<parallel::Axis>(axis)), {}});
   for (comm::Communicator* link : step.links().groups()) groups.push_back({"pp", link, {}});
+  for (comm::Communicator* group : step.parts().optimizer.groups())
+    groups.push_back({group->name(), group, {}});
   if (comm::Communicator* tied = step.stage_sums().table_group())
     groups.push_back({"tied", tied, {}});
   if (const parallel::NodeLevels* levels = mesh.node_levels()) {

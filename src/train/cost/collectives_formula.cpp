@@ -9,6 +9,7 @@
 #include "parallel/pipeline/stage_plan.hpp"
 #include "parallel/tensor/tensor_group.hpp"
 #include "train/cost/formula_rows.hpp"
+#include "train/cost/matrix_cost.hpp"
 #include "train/cost/rank_units.hpp"
 #include "train/cost/rank_widths.hpp"
 
@@ -39,6 +40,7 @@ class Formula {
     tensor();
     if (!facts_.tokens_vary) add_context_rows(facts_, coords_, units_, rows_);
     add_fp8_rows(facts_, rank_, units_, rows_);
+    add_matrix_rows(facts_, rank_, rows_);
     stages();
     experts();
     std::sort(rows_.begin(), rows_.end(), [](const CollectiveRow& a, const CollectiveRow& b) {

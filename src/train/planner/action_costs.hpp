@@ -78,6 +78,9 @@ class ActionCosts {
 
   [[nodiscard]] double memory_s(double bytes) const;
 
+  /// Returns the time of matrix products.
+  [[nodiscard]] double flops_s(double flops) const { return flops / flops_per_s_; }
+
  private:
   struct Product {
     double rows = 0;

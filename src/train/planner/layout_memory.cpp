@@ -6,6 +6,7 @@
 
 #include "model/stages/rank_stages.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
+#include "train/cost/matrix_cost.hpp"
 #include "train/cost/memory_formula.hpp"
 #include "train/cost/rank_widths.hpp"
 #include "train/cost/state_bytes.hpp"
@@ -77,6 +78,9 @@ LayoutMemory layout_memory(const train::UpdateFacts& facts, const DeviceKind& de
   }
   memory.buffers = train::gathered_bytes(counted, exact, rank) +
                    (facts.ranks > 1 ? device.held_bytes : device.held_bytes / 2);
+  const double messages =
+      train::matrix_message_bytes(facts, static_cast<double>(exact.optimizer_bytes));
+  memory.buffers += std::max(0.0, messages - memory.activations - memory.logits);
   return memory;
 }
 

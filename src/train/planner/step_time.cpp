@@ -5,6 +5,7 @@
 #include "model/stages/rank_stages.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 #include "pipeline/simulate.hpp"
+#include "train/cost/matrix_cost.hpp"
 
 namespace trireme::planner {
 namespace {
@@ -63,6 +64,15 @@ double exposed_over_data(const train::UpdateFacts& facts, const ActionCosts& cos
   return exposed;
 }
 
+/// Returns the time in which an optimizer of whole matrices orthogonalizes them, and moves them to
+/// their owners and back.
+double matrices_s(const train::UpdateFacts& facts, const ActionCosts& costs, double held) {
+  const double flops = train::matrix_flops(facts);
+  if (flops == 0) return 0;
+  const double elements = held * static_cast<double>(facts.master_size() / facts.compute_size());
+  return costs.flops_s(flops) + 2 * costs.gather_weights_s(elements, costs.data_group());
+}
+
 /// Returns the time of the optimizer, which reads weights, state and gradient, and writes weights
 /// and state.
 double optimizer_s(const train::UpdateFacts& facts, const ActionCosts& costs,
@@ -71,8 +81,10 @@ double optimizer_s(const train::UpdateFacts& facts, const ActionCosts& costs,
   const auto element = static_cast<double>(facts.compute_size());
   const double held = train::held_elements(facts, weights, facts.parallel.zero >= 1);
   const double bytes = held * (main * (2 * (1 + static_cast<double>(facts.slots())) + 1) + element);
-  if (facts.parallel.offload == "optimizer" && element < main) return bytes / kHostBytesPerS;
-  return costs.memory_s(bytes);
+  const double matrices = matrices_s(facts, costs, held);
+  if (facts.parallel.offload == "optimizer" && element < main)
+    return matrices + bytes / kHostBytesPerS;
+  return matrices + costs.memory_s(bytes);
 }
 
 }  // namespace

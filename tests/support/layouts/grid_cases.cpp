@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "optim/optimizer.hpp"
 #include "pipeline/named.hpp"
 #include "support/layouts/covering.hpp"
 
@@ -111,7 +112,11 @@ train::RunConfig config_of(const GridCase& one) {
     config.lora.rank = 2;
     config.lora.alpha = 4;
   }
-  config.optim.name = n % 4 == 1 ? "sgd" : "adamw";
+  config.optim = optim::optimizer_defaults(n % 4 == 1    ? "sgd"
+                                           : n % 8 == 7  ? "muon"
+                                           : n % 16 == 3 ? "normuon"
+                                                         : "adamw");
+  config.optim.lr = 1e-2;  // the rate of a trial
   config.train.accumulation = one.micro_batches;
   return config;
 }

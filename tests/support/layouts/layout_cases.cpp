@@ -124,6 +124,23 @@ LayoutRows rows_of(const LayoutCase& one, const LayoutSettings& turns) {
   return {turns.rows, shape_of(turns.shape).vocab_size, one.dp, one.accumulation};
 }
 
+/// `exact` is left to unit tests: zero singular values of a layout differ by rounding.
+optim::OptimConfig muon_of(const LayoutCase& one, double lr) {
+  const auto turn = static_cast<std::size_t>(one.number / 2);
+  optim::OptimConfig config = optim::optimizer_defaults(turn % 2 == 0 ? "muon" : "normuon");
+  config.lr = lr;
+  for (optim::OptimizerKey& key : config.keys) {
+    if (key.name == "eps") key.value = 1e-6;
+    if (key.name == "embed_lr") key.value = 2 * lr;
+    if (key.name == "momentum_warmup") key.value = std::int64_t{3};
+    if (key.name == "cautious") key.value = turn % 3 == 0;
+    if (key.name == "orthogonalize")
+      key.value =
+          std::array<std::string, 3>{"polar_express", "newton_schulz", "gram"}[turn / 2 % 3];
+  }
+  return config;
+}
+
 train::TrialPlan plan_without_layout(const LayoutCase& one, const LayoutSettings& turns) {
   train::TrialPlan plan;
   plan.model = shape_of(turns.shape);
@@ -138,6 +155,7 @@ train::TrialPlan plan_without_layout(const LayoutCase& one, const LayoutSettings
     plan.optim.clip_norm = 0.01;
     plan.lr = 1;
   }
+  if (one.muon) plan.optim = muon_of(one, plan.lr);
   plan.prepare = set_learned_weights;
   if (one.lora) plan.lora = turns.adapters;
   const LayoutRows rows = rows_of(one, turns);
@@ -194,8 +212,11 @@ std::string name_of(const LayoutCase& one) {
              one.number, one.dp, one.tp, one.cp, keys.cp_form, turns.by_work ? "work" : "zigzag",
              one.zero, turns.zero_shard, turns.zero_reshard, turns.zero_prefetch,
              turns.zero_persist, one.sequence, turns.tp_chunks, keys.recompute, one.accumulation,
-             one.sgd ? "sgd" : "adamw", turns.bucket_mb, turns.hierarchical, turns.offload,
-             turns.shape, kRowKindNames.at(static_cast<std::size_t>(turns.rows))) +
+             one.sgd    ? "sgd"
+             : one.muon ? "muon"
+                        : "adamw",
+             turns.bucket_mb, turns.hierarchical, turns.offload, turns.shape,
+             kRowKindNames.at(static_cast<std::size_t>(turns.rows))) +
          (one.lora ? " " + words_of(turns.adapters) : "");
 }
 
@@ -214,6 +235,12 @@ std::vector<LayoutCase> covering_set(const std::vector<LayoutCase>& cases) {
 
 std::vector<LayoutCase> each_value_once(const std::vector<LayoutCase>& cases) {
   return covering(cases, Cover::each_value, factors_of);
+}
+
+std::vector<LayoutCase> with_muon(std::vector<LayoutCase> cases) {
+  std::erase_if(cases, [](const LayoutCase& one) { return one.sgd; });
+  for (LayoutCase& one : cases) one.muon = true;
+  return cases;
 }
 
 std::vector<LayoutCase> with_adapters(std::vector<LayoutCase> cases) {
@@ -289,7 +316,8 @@ train::TrialPlan one_process_plan(const LayoutCase& one) {
 std::string one_process_key(const LayoutCase& one) {
   const LayoutSettings turns = layout_settings_of(one);
   const LayoutRows rows = rows_of(one, turns);
-  return formatted("{} {} {} {} {} {}", one.sgd, turns.shape, static_cast<int>(turns.rows),
+  const auto muon = one.muon ? one.number / 2 % 6 : -1;  // muon_of() repeats after 6 layouts
+  return formatted("{} {} {} {} {} {} {}", one.sgd, muon, turns.shape, static_cast<int>(turns.rows),
                    rows.in_update(), rows.first_without_targets(),
                    one.lora ? words_of(turns.adapters) : "");
 }

@@ -23,6 +23,7 @@ struct LayoutCase {
   std::int64_t accumulation = 1;
   bool sgd = false;   // SGD with a clip norm that takes effect; false: AdamW
   bool lora = false;  // trains adapters only; not a factor
+  bool muon = false;  // Muon or NorMuon instead of AdamW; not a factor
 
   [[nodiscard]] int ranks() const { return static_cast<int>(dp * tp * cp); }
 };
@@ -75,6 +76,10 @@ std::vector<LayoutCase> cases_of_this_run(const std::vector<LayoutCase>& by_defa
 
 /// Returns the same layouts with adapters.
 std::vector<LayoutCase> with_adapters(std::vector<LayoutCase> cases);
+
+/// Returns the layouts of the cases with AdamW, with an optimizer of whole matrices. Its settings
+/// cycle over the cases.
+std::vector<LayoutCase> with_muon(std::vector<LayoutCase> cases);
 
 /// Returns the configuration of the case: 5 updates in fp64 with the plain operations.
 train::TrialPlan layout_plan(const LayoutCase& one);

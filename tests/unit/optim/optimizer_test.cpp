@@ -194,6 +194,15 @@ TEST(Optimizer, DefaultsPassTheirChecksAndWrongValuesAreNamed) {
             "optim.nesterov = true, needs optim.momentum above 0");
   EXPECT_EQ(problem("adamw", "eps", 0.0), "optim.eps = 0, must be more than 0");
   EXPECT_EQ(problem("sgd", "eps", 0.0), "") << "sgd has no eps";
+  EXPECT_EQ(problem("muon", "orthogonalize", std::string("svd")),
+            "optim.orthogonalize = svd, must be one of polar_express, newton_schulz, gram, exact");
+  EXPECT_EQ(problem("muon", "embed_lr", 0.0),
+            "optim.embed_lr = 0, must be more than 0 and at most 1e+06, or -1: optim.lr");
+  EXPECT_EQ(problem("normuon", "momentum_end", 1.0), "optim.momentum_end = 1, must be in [0, 1)");
+  EXPECT_EQ(problem("normuon", "matrix_beta2", -0.5),
+            "optim.matrix_beta2 = -0.5, must be in [0, 1)");
+  EXPECT_EQ(problem("muon", "momentum_warmup", std::int64_t{-1}),
+            "optim.momentum_warmup = -1, must be 0 or more");
 }
 
 TEST(Optimizer, HelpNamesTheOptimizersOfEachKey) {
@@ -205,10 +214,12 @@ TEST(Optimizer, HelpNamesTheOptimizersOfEachKey) {
   };
   EXPECT_EQ(
       help("beta2"),
-      "adamw: second-moment decay, in [0, 1); lion: decay of the momentum, in [0, 1), default "
-      "0.99");
+      "adamw, muon, normuon: second-moment decay, in [0, 1); lion: decay of the momentum, in [0, "
+      "1), default 0.99");
+  EXPECT_TRUE(help("cautious").ends_with(", default true")) << help("cautious");
   EXPECT_TRUE(help("momentum").starts_with("sgd: ")) << help("momentum");
-  EXPECT_TRUE(help("weight_decay").starts_with("adamw, lion: ")) << help("weight_decay");
+  EXPECT_TRUE(help("weight_decay").starts_with("adamw, lion, muon, normuon: "))
+      << help("weight_decay");
 }
 
 TEST(Optimizer, RefusesUnknownNames) {
