@@ -129,7 +129,7 @@ TEST(Grids, ModelOptionsEqualOneProcess) {
           compare_with_one_process(config, layouts[i].ranks, 3);
       EXPECT_LE(std::max({comparison.grad_rel, comparison.weight_rel, comparison.loss_rel,
                           comparison.norm_rel}),
-                1e-12)
+                1e-11)  // three updates of AdamW; 2e-12 at most
           << comparison.grad_worst;
       EXPECT_EQ(comparison.audit, "");
     }
