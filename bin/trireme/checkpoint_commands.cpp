@@ -234,7 +234,8 @@ void add_import(config::CommandLine& line) {
   line.command("import",
                "create a checkpoint from a Hugging Face model, a peft adapter or MiniMind weights")
       .option("--hf", &import.hf, "DIR",
-              "directory with config.json and safetensors (Qwen3, Qwen3 MoE, Llama or Mistral)")
+              "directory with config.json and safetensors of a supported model family (Llama, "
+              "Qwen2, Qwen3, Mistral, Mixtral, Phi-3, SmolLM3, Gemma 3)")
       .option("--peft", &import.peft, "DIR", "directory of LoRA adapters in the format of peft")
       .option(
           "--base", &import.base, "MODEL",

@@ -31,6 +31,21 @@ void add_block(const model::ModelConfig& config, std::int64_t layer,
   if (config.qk_norm) add("self_attn.k_norm.weight", {config.head_dim});
   add("post_attention_layernorm.weight", {hidden});
   const model::MoeConfig& moe = config.moe;
+  if (config.qkv_bias) {
+    add("self_attn.q_proj.bias", {queries});
+    add("self_attn.k_proj.bias", {keys});
+    add("self_attn.v_proj.bias", {keys});
+  }
+  if (config.attention_output_bias) add("self_attn.o_proj.bias", {hidden});
+  if (config.mlp_bias) {
+    add("mlp.gate_proj.bias", {config.intermediate_size});
+    add("mlp.up_proj.bias", {config.intermediate_size});
+    add("mlp.down_proj.bias", {hidden});
+  }
+  if (config.post_norms) {
+    add("attention_output_norm.weight", {hidden});
+    add("mlp_output_norm.weight", {hidden});
+  }
   if (!moe.in_layer(layer)) return add_mlp("mlp", config.intermediate_size);
   const std::int64_t width = moe.moe_intermediate_size;
   add("mlp.gate.weight", {moe.num_experts, hidden});

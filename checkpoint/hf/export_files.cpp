@@ -1,14 +1,14 @@
 #include "checkpoint/hf/export_files.hpp"
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/hf_config.hpp"
+#include "checkpoint/hf/hf_family.hpp"
 #include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/files/json.hpp"
-#include "model/rope_scaling.hpp"
+#include "core/join.hpp"
 #include "text/chat/chat_template.hpp"
 
 namespace trireme::checkpoint {
@@ -17,10 +17,14 @@ namespace {
 constexpr const char* kTokenizerConfigFile = "tokenizer_config.json";
 constexpr const char* kChatTemplateFile = "chat_template.jinja";
 
+}  // namespace
+
 std::string family_value(const Checkpoint& checkpoint) {
   const auto found = checkpoint.manifest().values.find(kHfFamilyValue);
   return found == checkpoint.manifest().values.end() ? "" : found->second;
 }
+
+namespace {
 
 std::map<std::string, std::string> carried_files(const Checkpoint& checkpoint) {
   std::map<std::string, std::string> files;
@@ -44,7 +48,7 @@ std::string model_card(const Checkpoint& checkpoint, const model::ModelConfig& c
       "---\nlibrary_name: transformers\npipeline_tag: text-generation\n---\n\n# Model exported by Trireme\n\n| | |\n|---|---|\n| parameters | {} |\n| shape | {} layers, width {}, {} query and {} key-value heads of {}, MLP {} |\n{}| vocabulary | {} |\n| architecture | {}{} |\n| weights | {} |\n| run | {}, step {} |\n\n```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\nmodel = AutoModelForCausalLM.from_pretrained(\"path/to/this/directory\")\ntokenizer = AutoTokenizer.from_pretrained(\"path/to/this/directory\")\n```\n",
       config.num_parameters(), config.num_layers, config.hidden_size, config.num_heads,
       config.num_kv_heads, config.head_dim, config.intermediate_size, experts_row(config),
-      config.vocab_size, hf_family(config, family_value(checkpoint)),
+      config.vocab_size, hf_family(config, family_value(checkpoint)).model_type,
       config.tie_embeddings ? ", tied embedding" : "", dtype_name(dtype),
       checkpoint.manifest().run_id, checkpoint.step());
 }
@@ -115,30 +119,9 @@ std::map<std::string, std::string> export_files(const Checkpoint& checkpoint,
 void check_exported_config(const std::filesystem::path& directory,
                            const model::ModelConfig& config) {
   const std::filesystem::path path = directory / "config.json";
-  std::map<std::string, std::string> wanted;
-  std::map<std::string, std::string> found;
-  model::ModelConfig theirs = model_from_hf(read_json(path), path.string());
-  if (!config.moe.on() && !theirs.moe.on()) theirs.moe = config.moe;
-  theirs.moe.router_balance = config.moe.router_balance;  // config.json has no key for it
-  theirs.moe.router_aux_loss = config.moe.router_aux_loss;
-  theirs.moe.router_bias_rate = config.moe.router_bias_rate;
-  const double rounded =
-      std::abs(theirs.moe.router_aux_loss_coef - config.moe.router_aux_loss_coef);
-  if (rounded <= 1e-12 * config.moe.router_aux_loss_coef)
-    theirs.moe.router_aux_loss_coef = config.moe.router_aux_loss_coef;
-  put_model_values(config, wanted);
-  put_model_values(theirs, found);
-  for (const char* key : {"model.preset", "model.dropout"}) {
-    wanted.erase(key);
-    found.erase(key);
-  }
-  const model::RopeScaling scaling = model::parse_rope_scaling(config.rope_scaling);
-  wanted["model.rope_scaling"] = model::rope_scaling_text(scaling);
-  for (const auto& [key, value] : wanted) {
-    if (found[key] != value)
-      fail(ErrorKind::internal, "{}: {} = {} reads back as {}", path.string(), key, value,
-           found[key]);
-  }
+  const auto differences = hf_differences(config, model_from_hf(read_json(path), path.string()));
+  if (!differences.empty())
+    fail(ErrorKind::internal, "{} reads back without {}", path.string(), joined(differences, ", "));
 }
 
 }  // namespace trireme::checkpoint

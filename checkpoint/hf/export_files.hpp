@@ -9,6 +9,9 @@
 /// Makes all files of an exported directory except the weights.
 namespace trireme::checkpoint {
 
+/// Returns the model_type of the model that the checkpoint was imported from; "" if there is none.
+std::string family_value(const Checkpoint& checkpoint);
+
 /// Returns the content of config.json, generation_config.json, the tokenizer files, the chat
 /// template and the model card, by file name. The chat template is the Jinja text of the chat
 /// format that the checkpoint names (kChatTemplateValue). If the checkpoint does not have this

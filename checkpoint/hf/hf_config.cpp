@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <set>
 
+#include "checkpoint/format/model_values.hpp"
+#include "checkpoint/hf/hf_family.hpp"
 #include "checkpoint/hf/hf_reader.hpp"
 #include "checkpoint/hf/hf_rope.hpp"
 #include "core/error.hpp"
 #include "core/join.hpp"
-#include "core/number.hpp"
+#include "model/rope_scaling.hpp"
 
 namespace trireme::checkpoint {
 namespace {
@@ -35,153 +37,77 @@ std::string hf_activation(const std::string& name) {
   fail(ErrorKind::internal, "no Hugging Face name for activation {}", name);
 }
 
-enum class HfName { qwen3, qwen3_moe, llama, mistral };
+constexpr std::int64_t kMostLayers = 10'000;
 
-/// An architecture, and the values that it assumes for keys that config.json does not set.
-struct Family {
-  HfName name;
-  const char* model_type;
-  const char* architecture;
-  bool qk_norm;
-  bool experts;
-  std::int64_t num_kv_heads;  // 0: as many as query heads
-  std::int64_t head_dim;      // 0: width / heads
-  std::int64_t max_positions;
-  std::int64_t window;  // default window (Mistral)
-};
-
-/// The default family of a shape is the first row that fits the shape.
-constexpr std::array<Family, 4> kFamilies{
-    {{HfName::qwen3, "qwen3", "Qwen3ForCausalLM", true, false, 32, 128, 32768, 0},
-     {HfName::qwen3_moe, "qwen3_moe", "Qwen3MoeForCausalLM", true, true, 4, 0, 32768, 0},
-     {HfName::llama, "llama", "LlamaForCausalLM", false, false, 0, 0, 2048, 0},
-     {HfName::mistral, "mistral", "MistralForCausalLM", false, false, 8, 0, 131072, 4096}}};
-
-const Family& family_of(const model::ModelConfig& config, std::string_view wanted) {
-  const Family* first = nullptr;
-  for (const Family& family : kFamilies) {
-    if (family.qk_norm != config.qk_norm || family.experts != config.moe.on()) continue;
-    if (family.model_type == wanted) return family;
-    if (first == nullptr) first = &family;
-  }
-  TRIREME_ASSERT(first != nullptr);
-  return *first;
-}
+/// Keys of any architecture that change the computation. A family supports those that it lists.
+constexpr std::array<const char*, 33> kComputationKeys{{"attention_bias",
+                                                        "mlp_bias",
+                                                        "use_bias",
+                                                        "qkv_bias",
+                                                        "lm_head_bias",
+                                                        "use_sliding_window",
+                                                        "sliding_window",
+                                                        "layer_types",
+                                                        "no_rope_layers",
+                                                        "num_experts",
+                                                        "num_local_experts",
+                                                        "n_routed_experts",
+                                                        "num_shared_experts",
+                                                        "shared_expert_intermediate_size",
+                                                        "router_jitter_noise",
+                                                        "quantization_config",
+                                                        "attn_logit_softcapping",
+                                                        "final_logit_softcapping",
+                                                        "clip_qkv",
+                                                        "use_bidirectional_attention",
+                                                        "use_qk_norm",
+                                                        "qk_layernorm",
+                                                        "alibi",
+                                                        "parallel_attn",
+                                                        "use_parallel_residual",
+                                                        "embd_pdrop",
+                                                        "resid_pdrop",
+                                                        "attention_multiplier",
+                                                        "embedding_multiplier",
+                                                        "residual_multiplier",
+                                                        "logits_scaling",
+                                                        "logit_scale",
+                                                        "use_mrope"}};
 
 const Family& family_named(const Json& config, std::string_view where) {
   const auto type = config.find("model_type");
-  for (const Family& family : kFamilies) {
-    if (type != config.end() && *type == family.model_type) return family;
+  if (type != config.end() && type->is_string()) {
+    if (const Family* family = find_family(type->get<std::string>())) return *family;
   }
   fail(ErrorKind::data, "{}: model_type {} cannot be imported; supported: {}", where,
        type == config.end() ? "nothing" : type->dump(),
-       joined(kFamilies, ", ", [](const Family& f) { return formatted("\"{}\"", f.model_type); }));
+       joined(hf_families(), ", ",
+              [](const Family* one) { return formatted("\"{}\"", one->model_type); }));
 }
 
-/// Accepts an attention window only if it covers all positions, because it then has no effect.
-void check_window(const Json& config, const Family& family, HfReader& reader) {
-  if (family.qk_norm) return;  // Qwen sets a window even if use_sliding_window is false
-  if (family.name == HfName::llama) return reader.must_be_off("sliding_window");
-  const bool said = config.contains("sliding_window");
-  if (said && config.at("sliding_window").is_null()) return;
-  const std::int64_t window = reader.size("sliding_window", family.window);
-  const std::int64_t longest = reader.size("max_position_embeddings", family.max_positions);
-  if (window >= longest) return;
-  reader.problem("sliding_window",
-                 formatted(" = {}{} is below max_position_embeddings = {}: attention inside a "
-                           "window is not supported; for texts of at most {} tokens set "
-                           "max_position_embeddings to {}",
-                           window, said ? "" : " (the default)", longest, window, window));
-}
-
-/// Returns Trireme's name of the activation. Without the key, returns silu, the default of all
-/// architectures.
-std::string read_activation(const Json& config, HfReader& reader) {
-  const auto found = config.find("hidden_act");
-  if (found == config.end()) return model::ModelConfig{}.activation;
+/// Returns Trireme's name of the activation.
+std::string read_activation(const Json& config, const Family& family, HfReader& reader) {
+  const std::string key(family.activation_key);
+  const Json found = config.value(key, Json(family.defaults.activation));
   for (const model::ActivationName& one : model::activation_names()) {
-    if (*found == one.hf_name) return one.name;
+    if (found == one.hf_name) return one.name;
   }
   const std::string known =
       joined(model::activation_names(), ", ",
              [](const model::ActivationName& one) { return formatted("\"{}\"", one.hf_name); });
-  reader.problem("hidden_act",
-                 formatted(" = {} is not supported, must be one of {}", found->dump(), known));
+  reader.problem(key, formatted(" = {} is not supported, must be one of {}", found.dump(), known));
   return "";
 }
 
-/// Returns the factor between the two definitions of router_aux_loss_coef: transformers computes
-/// one loss, the mean over all layers with experts; in Trireme, each of these layers has its own
-/// loss.
-double layers_with_aux_loss(const model::ModelConfig& model) {
-  return static_cast<double>(
-      std::max<std::int64_t>(1, model.moe.layers_with_experts(model.num_layers)));
+/// Returns true for layer_types that name the usual attention for every layer.
+bool has_full_attention(const Json& config, std::string_view key) {
+  const Json types = key == "layer_types" ? config.value("layer_types", Json()) : Json();
+  return types.is_array() &&
+         std::ranges::all_of(types, [](const Json& one) { return one == "full_attention"; });
 }
 
-void put_experts(const model::ModelConfig& model, Json& json) {
-  const model::MoeConfig& moe = model.moe;
-  json["num_experts"] = moe.num_experts;
-  json["num_experts_per_tok"] = moe.num_experts_per_tok;
-  json["moe_intermediate_size"] = moe.moe_intermediate_size;
-  json["norm_topk_prob"] = moe.norm_topk_prob;
-  json["decoder_sparse_step"] = 1;
-  json["mlp_only_layers"] = Json::array();
-  for (std::int64_t layer = 0; layer < moe.first_dense_layers; ++layer)
-    json["mlp_only_layers"].push_back(layer);
-  json["output_router_logits"] = false;
-  json["router_aux_loss_coef"] = moe.router_aux_loss_coef * layers_with_aux_loss(model);
-}
-
-/// Reads the settings of experts in every layer except the first ones.
-void read_experts(const Json& config, HfReader& reader, model::ModelConfig& model) {
-  model::MoeConfig& moe = model.moe;
-  // transformers 5 writes num_local_experts, older versions num_experts.
-  moe.num_experts =
-      reader.size(config.contains("num_local_experts") ? "num_local_experts" : "num_experts", 128);
-  moe.num_experts_per_tok = reader.size("num_experts_per_tok", 8);
-  moe.moe_intermediate_size = reader.size("moe_intermediate_size", 768);
-  moe.norm_topk_prob = reader.flag("norm_topk_prob", false);
-  moe.router_aux_loss = "micro_batch";
-  if (const auto step = reader.size("decoder_sparse_step", 1); step != 1)
-    reader.problem("decoder_sparse_step",
-                   formatted(" = {}, must be 1: experts in every layer", step));
-  Json dense = config.value("mlp_only_layers", Json());
-  if (dense.is_null()) dense = Json::array();
-  if (dense.is_array()) std::sort(dense.begin(), dense.end());
-  for (const Json& layer : dense.is_array() ? dense : Json::array({-1})) {
-    if (layer != moe.first_dense_layers)
-      return reader.problem("mlp_only_layers",
-                            formatted(" = {}, must be a list of the first layers", dense.dump()));
-    ++moe.first_dense_layers;
-  }
-  const double coef = reader.number(config, "router_aux_loss_coef", 0.001);
-  if (coef < 0)
-    reader.problem("router_aux_loss_coef",
-                   formatted(" = {}, must be 0 or more", number_text(coef)));
-  moe.router_aux_loss_coef = coef / layers_with_aux_loss(model);
-}
-
-}  // namespace
-
-std::string hf_family_problem(const model::ModelConfig& config) {
-  if (!config.moe.on()) return "";
-  std::vector<std::string> reasons;
-  if (!config.qk_norm) reasons.emplace_back("qk_norm = false");
-  if (config.moe.num_shared_experts > 0)
-    reasons.push_back(formatted("num_shared_experts = {}", config.moe.num_shared_experts));
-  if (config.moe.router_score != "softmax")
-    reasons.push_back(formatted("router_score = {}", config.moe.router_score));
-  if (config.moe.has_bias()) reasons.emplace_back("router_balance = bias");
-  return joined(reasons, ", ");
-}
-
-std::string hf_family(const model::ModelConfig& config, std::string_view wanted) {
-  return family_of(config, wanted).model_type;
-}
-
-std::string hf_config_text(const model::ModelConfig& config, DType dtype,
-                           const SpecialTokenIds& special_ids, std::string_view wanted_family) {
-  const Family& family = family_of(config, wanted_family);
+/// Returns config.json of a family without dtype and special tokens.
+Json config_of(const model::ModelConfig& config, const Family& family) {
   Json json;
   json["architectures"] = {family.architecture};
   json["model_type"] = family.model_type;
@@ -198,19 +124,91 @@ std::string hf_config_text(const model::ModelConfig& config, DType dtype,
   json["rms_norm_eps"] = config.norm_eps;
   json["use_cache"] = true;
   json["tie_word_embeddings"] = config.tie_embeddings;
-  json["attention_bias"] = false;
   json["attention_dropout"] = config.attention_dropout;
-  if (family.qk_norm) {
-    json["use_sliding_window"] = false;
-    json["max_window_layers"] = config.num_layers;
+  put_hf_rope(config, family, json);
+  family.write(config, json);
+  return json;
+}
+
+/// Returns true if config.json of the family can express the model.
+bool fits(const model::ModelConfig& config, const Family& family) {
+  if (config.moe.on() && config.moe.has_bias()) return false;
+  try {
+    return hf_differences(config, model_from_hf(config_of(config, family), "")).empty();
+  } catch (const Error&) {
+    return false;
   }
-  if (family.name != HfName::llama) json["sliding_window"] = nullptr;
-  if (family.name == HfName::llama) {
-    json["mlp_bias"] = false;
-    json["pretraining_tp"] = 1;
+}
+
+/// Returns the family `wanted` if it fits, else the first one that fits; null if none does.
+const Family* fitting_family(const model::ModelConfig& config, std::string_view wanted) {
+  const Family* first = find_family(wanted);
+  if (first != nullptr && fits(config, *first)) return first;
+  for (const Family* family : hf_families())
+    if (fits(config, *family)) return family;
+  return nullptr;
+}
+
+}  // namespace
+
+std::vector<std::string> hf_differences(const model::ModelConfig& config,
+                                        const model::ModelConfig& read) {
+  model::ModelConfig theirs = read;
+  if (!config.moe.on() && !theirs.moe.on()) theirs.moe = config.moe;
+  theirs.moe.router_balance = config.moe.router_balance;  // config.json has no key for it
+  theirs.moe.router_aux_loss = config.moe.router_aux_loss;
+  theirs.moe.router_bias_rate = config.moe.router_bias_rate;
+  const double rounded =
+      std::abs(theirs.moe.router_aux_loss_coef - config.moe.router_aux_loss_coef);
+  if (rounded <= 1e-12 * config.moe.router_aux_loss_coef)
+    theirs.moe.router_aux_loss_coef = config.moe.router_aux_loss_coef;
+  const model::RopeScaling scaling = model::parse_rope_scaling(config.rope_scaling);
+  // An import of longrope always has the original length.
+  if (scaling.kind == model::RopeScaling::Kind::longrope) theirs.max_seq_len = config.max_seq_len;
+  theirs.preset = config.preset;
+  theirs.dropout = config.dropout;
+  model::ModelConfig ours = config;
+  ours.rope_scaling = model::rope_scaling_text(scaling);
+  std::map<std::string, std::string> wanted;
+  std::map<std::string, std::string> found;
+  put_model_values(ours, wanted);
+  put_model_values(theirs, found);
+  std::vector<std::string> differences;
+  for (const auto& [key, value] : wanted) {
+    if (found[key] != value) differences.push_back(formatted("{} = {}", key, value));
   }
-  if (family.experts) put_experts(config, json);
-  put_hf_rope(config, json);
+  return differences;
+}
+
+const Family& hf_family(const model::ModelConfig& config, std::string_view wanted) {
+  const Family* family = fitting_family(config, wanted);
+  if (family == nullptr) fail(ErrorKind::internal, "no family fits: {}", hf_family_problem(config));
+  return *family;
+}
+
+std::string hf_family_problem(const model::ModelConfig& config) {
+  if (fitting_family(config, "") != nullptr) return "";
+  const model::MoeConfig& moe = config.moe;
+  std::vector<std::string> reasons;
+  if (moe.on() && moe.num_shared_experts > 0)
+    reasons.push_back(formatted("num_shared_experts = {}", moe.num_shared_experts));
+  if (moe.on() && moe.router_score != "softmax")
+    reasons.push_back(formatted("router_score = {}", moe.router_score));
+  if (moe.on() && moe.has_bias()) reasons.emplace_back("router_balance = bias");
+  if (!reasons.empty()) return joined(reasons, ", ");
+  const Family& near = config.qk_norm ? (moe.on() ? qwen3_moe_family() : qwen3_family())
+                                      : (moe.on() ? mixtral_family() : llama_family());
+  try {
+    return joined(hf_differences(config, model_from_hf(config_of(config, near), "config.json")),
+                  ", ");
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::string hf_config_text(const model::ModelConfig& config, DType dtype,
+                           const SpecialTokenIds& special_ids, std::string_view wanted_family) {
+  Json json = config_of(config, hf_family(config, wanted_family));
   json["torch_dtype"] = hf_dtype(dtype);
   json["dtype"] = hf_dtype(dtype);
   for (const char* role : {"bos", "eos", "pad"}) {
@@ -225,43 +223,36 @@ model::ModelConfig model_from_hf(const Json& config, std::string_view where) {
   if (!config.is_object()) fail(ErrorKind::data, "{}: not a JSON object", where);
   HfReader reader(config, where);
   const Family& family = family_named(config, where);
-  for (const char* key : {"attention_bias", "mlp_bias", "use_sliding_window", "n_routed_experts",
-                          "quantization_config"}) {
-    reader.must_be_off(key);
-  }
-  for (const char* key : {"num_experts", "num_local_experts"})
-    if (!family.experts) reader.must_be_off(key);
-  check_window(config, family, reader);
-  const auto layers = config.find("layer_types");
-  if (layers != config.end() && layers->is_array()) {
-    for (const Json& layer : *layers) {
-      if (layer != "full_attention") {
-        reader.problem("layer_types",
-                       formatted(" holds {}, only \"full_attention\" is supported", layer.dump()));
-        break;
-      }
-    }
+  const Family::Defaults& defaults = family.defaults;
+  for (const char* key : kComputationKeys) {
+    const bool is_read = std::ranges::find(family.keys, key) != family.keys.end();
+    if (!is_read && !has_full_attention(config, key)) reader.must_be_off(key);
   }
   model::ModelConfig model;
   model.hidden_size = reader.size("hidden_size");
   model.num_layers = reader.size("num_hidden_layers");
   model.num_heads = reader.size("num_attention_heads");
   const bool has_kv_heads = config.contains("num_key_value_heads");  // null: as many as queries
-  model.num_kv_heads =
-      reader.size("num_key_value_heads",
-                  has_kv_heads || family.num_kv_heads == 0 ? model.num_heads : family.num_kv_heads);
+  model.num_kv_heads = reader.size("num_key_value_heads", has_kv_heads || defaults.num_kv_heads == 0
+                                                              ? model.num_heads
+                                                              : defaults.num_kv_heads);
   const std::int64_t derived = model.num_heads > 0 ? model.hidden_size / model.num_heads : 0;
-  model.head_dim = reader.size("head_dim", family.head_dim == 0 ? derived : family.head_dim);
+  model.head_dim = reader.size("head_dim", defaults.head_dim == 0 ? derived : defaults.head_dim);
   model.intermediate_size = reader.size("intermediate_size");
   model.vocab_size = reader.size("vocab_size");
-  model.max_seq_len = reader.size("max_position_embeddings", family.max_positions);
-  model.tie_embeddings = reader.flag("tie_word_embeddings", false);
-  model.qk_norm = family.qk_norm;
-  model.activation = read_activation(config, reader);
-  model.norm_eps = reader.number(config, "rms_norm_eps", 1e-6);
+  model.max_seq_len = reader.size("max_position_embeddings", defaults.max_positions);
+  model.tie_embeddings = reader.flag("tie_word_embeddings", defaults.tie_embeddings);
+  model.qk_norm = false;
+  if (model.num_layers > kMostLayers) {  // a damaged file must not take memory
+    reader.problem("num_hidden_layers",
+                   formatted(" = {}, must be at most {}", model.num_layers, kMostLayers));
+    reader.raise();
+  }
+  model.activation = read_activation(config, family, reader);
+  model.norm_eps = reader.number(config, "rms_norm_eps", defaults.norm_eps);
   model.attention_dropout = reader.number(config, "attention_dropout", 0.0);
-  if (family.experts) read_experts(config, reader, model);
-  read_hf_rope(config, model, reader);
+  family.read(config, reader, model);
+  read_hf_rope(config, family, model, reader);
   reader.raise();
   try {
     model::resolve(model, 0);

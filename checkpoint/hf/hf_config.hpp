@@ -9,17 +9,22 @@
 #include "core/files/json.hpp"
 #include "model/config.hpp"
 
-/// Converts between ModelConfig and config.json of a Hugging Face directory.
-/// Source: transformers 5.23 and 4.57, configuration_{llama,qwen3,qwen3_moe,mistral}.py (names
-/// and defaults of the keys).
 namespace trireme::checkpoint {
 
-/// Returns the model_type of an export. If the shape fits the family `wanted`, returns `wanted`.
-/// Otherwise returns qwen3 for a model with QK-norm (qwen3_moe if there are experts) and llama for
-/// a model without QK-norm.
-std::string hf_family(const model::ModelConfig& config, std::string_view wanted = "");
+struct Family;
 
-/// Returns why the shape fits no family ("router_score = sigmoid, ..."); "" if it fits one.
+}  // namespace trireme::checkpoint
+
+/// Converts between ModelConfig and config.json of a Hugging Face directory.
+/// hf_family.hpp describes the families.
+namespace trireme::checkpoint {
+
+/// Returns the family of an export: the one with model_type `wanted` if it can express the model,
+/// else the first one that can. A family can express a model if its config.json reads back as the
+/// same model.
+const Family& hf_family(const model::ModelConfig& config, std::string_view wanted = "");
+
+/// Returns why no family can express the model ("router_score = sigmoid, ..."); "" if one can.
 std::string hf_family_problem(const model::ModelConfig& config);
 
 /// Returns the config.json of the family hf_family(config, wanted_family), with the keys of
@@ -27,10 +32,14 @@ std::string hf_family_problem(const model::ModelConfig& config);
 std::string hf_config_text(const model::ModelConfig& config, DType dtype,
                            const SpecialTokenIds& special_ids, std::string_view wanted_family = "");
 
-/// Reads the shape from a config.json of model_type qwen3, qwen3_moe, llama or mistral. Throws
-/// Error(data) naming every setting that is not supported: an attention window that is smaller than
-/// the maximum number of positions, rope scaling other than yarn and llama3, biases, experts in
-/// every second layer, other activations, other architectures.
+/// Returns the values of `config` that differ in `read`, the model that was read from its exported
+/// config.json: "model.qk_norm = true". Values that config.json cannot hold do not count.
+std::vector<std::string> hf_differences(const model::ModelConfig& config,
+                                        const model::ModelConfig& read);
+
+/// Reads the shape from a config.json of a supported model_type. Throws Error(data) naming every
+/// setting that is not supported by the family, and for other architectures. A model with longrope
+/// gets the original length as max_seq_len.
 model::ModelConfig model_from_hf(const Json& config, std::string_view where);
 
 }  // namespace trireme::checkpoint

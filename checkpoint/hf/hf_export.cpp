@@ -7,6 +7,7 @@
 #include "checkpoint/exchange/whole_weights.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/export_files.hpp"
+#include "checkpoint/hf/family_tensors.hpp"
 #include "checkpoint/hf/hf_config.hpp"
 #include "comm/share.hpp"
 #include "core/error.hpp"
@@ -30,12 +31,13 @@ void export_hf(const Checkpoint& checkpoint, const fs::path& directory, comm::Co
       model_from_values(checkpoint.manifest().values, checkpoint.path().string());
   if (const std::string why = hf_family_problem(config); !why.empty()) {
     fail(ErrorKind::usage,
-         "{}: no architecture of transformers has experts with {}; train without, or generate and "
+         "{}: no supported architecture of transformers has {}; train without, or generate and "
          "serve from the checkpoint itself",
          checkpoint.path().string(), why);
   }
-  std::vector<SafetensorsSource> sources =
-      whole_weights(checkpoint, options.base, config, options.dtype);
+  std::vector<SafetensorsSource> sources = to_family(
+      hf_family(config, family_value(checkpoint)), config, options.dtype,
+      [&](DType dtype) { return whole_weights(checkpoint, options.base, config, dtype); });
   const double weight_bytes = static_cast<double>(size_of(options.dtype));
   Progress progress("export", config.num_parameters_wide() * weight_bytes / world.size(),
                     Progress::Unit::bytes);

@@ -27,9 +27,8 @@ struct ExportOptions {
 void export_hf(const Checkpoint& checkpoint, const std::filesystem::path& directory,
                comm::Communicator& world, const ExportOptions& options = {});
 
-/// Imports a model directory (Qwen3, Qwen3 MoE, Llama or Mistral; one or several safetensors files;
-/// f32, bf16, f16) as the checkpoint `directory`/step-000000000 with float32 parameters and the
-/// tokenizer files. Needs memory for the whole model in float32. If the tokenizer cannot be read,
+/// Imports a model directory of a supported family (one or several safetensors files; f32, bf16,
+/// f16) as the checkpoint `directory`/step-000000000 with float32 parameters and the tokenizer files. Needs memory for the whole model in float32. If the tokenizer cannot be read,
 /// logs a warning, or with `require_tokenizer` throws Error(data) (tokenizer_check.hpp). Throws
 /// Error(data) naming every config key or tensor that is not supported, missing or extra;
 /// Error(usage) if `directory` already contains a checkpoint of step 0.

@@ -3,11 +3,13 @@
 #include <string>
 
 #include "checkpoint/format/state.hpp"
+#include "checkpoint/hf/family_tensors.hpp"
 #include "checkpoint/hf/hf_config.hpp"
 #include "checkpoint/hf/hf_export.hpp"
 #include "checkpoint/hf/hf_model.hpp"
 #include "comm/share.hpp"
 #include "core/error.hpp"
+#include "core/log.hpp"
 
 namespace trireme::checkpoint {
 namespace {
@@ -47,11 +49,18 @@ HfModel open_hf_model(const fs::path& directory) {
                          directory.string()};
   imported.values[kHfFamilyValue] = hf_config.at("model_type").get<std::string>();
   add_generation_config(hf_config, directory, imported.files);
-  return {std::move(imported), weights_of(open_safetensors_directory(directory))};
+  const Family& family = *find_family(imported.values[kHfFamilyValue]);
+  WeightSource weights = from_family(
+      family, imported.config, weights_of(open_safetensors_directory(directory)), imported.where);
+  return {std::move(imported), std::move(weights)};
 }
 
 fs::path import_hf(const fs::path& model, const fs::path& directory, bool require_tokenizer) {
   HfModel opened = open_hf_model(model);
+  if (const auto& config = opened.model.config; config.rope_scaling.starts_with("longrope"))
+    log::info(formatted(
+        "{}: model.max_seq_len is {}, the original length, so that short_factor applies; train with a larger value to use long_factor",
+        model.string(), config.max_seq_len));
   opened.model.require_tokenizer = require_tokenizer;
   return save_imported(std::move(opened.model), opened.weights, directory);
 }

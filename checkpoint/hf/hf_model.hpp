@@ -6,7 +6,7 @@
 
 namespace trireme::checkpoint {
 
-/// A Hugging Face model directory on disk (Qwen3, Qwen3 MoE, Llama or Mistral).
+/// A Hugging Face model directory on disk.
 struct HfModel {
   ImportedModel model;
   WeightSource weights;  // read on demand

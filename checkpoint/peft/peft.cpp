@@ -11,6 +11,7 @@
 #include "checkpoint/exchange/whole_directory.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/export_files.hpp"
+#include "checkpoint/hf/family_tensors.hpp"
 #include "checkpoint/hf/hf_reader.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "comm/share.hpp"
@@ -170,6 +171,9 @@ void export_peft(const Checkpoint& checkpoint, const fs::path& directory, comm::
   if (!holds_adapters(checkpoint))
     fail(ErrorKind::usage, "--adapter: {} contains no adapters; omit --adapter", where);
   const model::ModelConfig config = model_from_values(checkpoint.manifest().values, where);
+  if (const std::string why = hf_adapter_problem(family_value(checkpoint), config); !why.empty())
+    fail(ErrorKind::usage, "--adapter: {}: {}; export the merged model without --adapter", where,
+         why);
   const model::LoraConfig lora = lora_of(checkpoint);
   const std::vector<LoraAdapter> adapters = lora_adapters(lora, config);
   check_adapters(checkpoint, adapters, lora.rank);
@@ -204,6 +208,11 @@ PeftAdapters read_peft(const fs::path& directory,
   model::LoraConfig lora = lora_in(config, config_path.string());
   const WeightSource weights = adapter_weights(directory);
   const model::ModelConfig model = model_from_values(base_values, where);
+  const auto family = base_values.find(kHfFamilyValue);
+  if (const std::string why =
+          hf_adapter_problem(family == base_values.end() ? "" : family->second, model);
+      !why.empty())
+    fail(ErrorKind::data, "{} cannot be imported: {}", directory.string(), why);
   const std::vector<std::string> targets = targets_in(weights, model);
   check_named(config, targets, config_path.string());
   lora.targets = joined(targets, ",");

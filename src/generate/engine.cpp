@@ -174,7 +174,9 @@ at::Tensor GenerationEngine::Impl::hidden_of(const std::vector<SequenceRows>& st
   pass.tokens = on_device(tokens);
   pass.positions = on_device(positions).unsqueeze(0);
   pass.kept = on_device(kept);
-  pass.plan = ops::plan_paged(std::move(texts), device, model.config().attention_setup().window);
+  if (const std::int64_t window = model.config().sliding_window; window > 0)
+    pass.window_plan = ops::plan_paged(texts, device, window);
+  pass.plan = ops::plan_paged(std::move(texts), device);
   return model.hidden_cached(pass, cache);
 }
 

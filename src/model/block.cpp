@@ -89,7 +89,19 @@ Block::Block(parallel::ParamRegistry& registry, const LayerContext& context, std
       heads_(local_heads(context.config, context.tensor.size(), context.tensor.rank())),
       registry_(registry) {
   declare_base();
+  declare_biases();
+  declare_post_norms();
   declare_lora();
+}
+
+parallel::WeightRef Block::declare_norm(const char* name, std::int64_t size, bool partial) {
+  parallel::ParamSpec spec{formatted("{}{}.weight", prefix_of(index_), name),
+                           {size},
+                           {parallel::InitDistribution::Kind::ones, 1.0}};
+  spec.decay = false;
+  spec.partial = partial;
+  spec.frozen = context_.lora.on();
+  return {registry_.declare(std::move(spec))};
 }
 
 void Block::declare_base() {
@@ -106,23 +118,14 @@ void Block::declare_base() {
     spec.frozen = context_.lora.on();
     return registry_.declare(std::move(spec));
   };
-  const auto norm = [&](const char* name, std::int64_t size, bool partial) {
-    parallel::ParamSpec spec{formatted("{}{}.weight", prefix, name),
-                             {size},
-                             {parallel::InitDistribution::Kind::ones, 1.0}};
-    spec.decay = false;
-    spec.partial = partial;
-    spec.frozen = context_.lora.on();
-    return registry_.declare(std::move(spec));
-  };
   const BlockSplits splits(c);
   const bool own_tokens = context_.tensor.sequence_parallel();
-  input_norm_ = {norm("input_layernorm", c.hidden_size, own_tokens)};
+  input_norm_ = declare_norm("input_layernorm", c.hidden_size, own_tokens);
   qkv_ = {matrix(BlockLinear::q, splits.queries, false), 3};
   matrix(BlockLinear::k, splits.keys, true);
   matrix(BlockLinear::v, splits.keys, true);
   output_ = {matrix(BlockLinear::o, splits.output, false)};
-  post_norm_ = {norm("post_attention_layernorm", c.hidden_size, own_tokens)};
+  post_norm_ = declare_norm("post_attention_layernorm", c.hidden_size, own_tokens);
   if (c.moe.in_layer(index_)) {
     experts_ = std::make_unique<Experts>(registry_, context_, index_, prefix);
   } else {
@@ -131,9 +134,55 @@ void Block::declare_base() {
     down_ = {matrix(BlockLinear::down, splits.down, false)};
   }
   if (c.qk_norm) {
-    qk_norms_.query = parallel::WeightRef{norm("self_attn.q_norm", c.head_dim, /*partial=*/true)};
-    qk_norms_.key = parallel::WeightRef{norm("self_attn.k_norm", c.head_dim, /*partial=*/true)};
+    qk_norms_.query = declare_norm("self_attn.q_norm", c.head_dim, /*partial=*/true);
+    qk_norms_.key = declare_norm("self_attn.k_norm", c.head_dim, /*partial=*/true);
   }
+}
+
+/// A bias is split like the rows of its matrix. A bias of a row-parallel matrix is replicated and
+/// added once, after the sum over ranks. With sequence parallelism, each rank then has the gradient
+/// of its own tokens only.
+void Block::declare_biases() {
+  const ModelConfig& c = context_.config;
+  const LinearShapes shapes = block_linears(c);
+  const auto bias = [&](BlockLinear which, const std::optional<parallel::DimSplit>& split,
+                        bool fused = false) {
+    const LinearShape& shape = shapes.at(static_cast<std::size_t>(which));
+    parallel::ParamSpec spec{formatted("{}{}.bias", prefix_of(index_), shape.module),
+                             {shape.rows},
+                             {parallel::InitDistribution::Kind::zeros}};
+    spec.split = split;
+    spec.partial = !split && context_.tensor.sequence_parallel();
+    spec.fuse_with_previous = fused;
+    spec.decay = false;
+    spec.frozen = context_.lora.on();
+    return registry_.declare(std::move(spec));
+  };
+  const BlockSplits splits(c);
+  if (c.qkv_bias) {
+    qkv_bias_ = {bias(BlockLinear::q, splits.queries), 3};
+    bias(BlockLinear::k, splits.keys, true);
+    bias(BlockLinear::v, splits.keys, true);
+  }
+  if (c.attention_output_bias) output_bias_ = {bias(BlockLinear::o, std::nullopt)};
+  if (!c.mlp_bias) return;
+  gate_up_bias_ = {bias(BlockLinear::gate, splits.width), 2};
+  bias(BlockLinear::up, splits.width, true);
+  down_bias_ = {bias(BlockLinear::down, std::nullopt)};
+}
+
+void Block::declare_post_norms() {
+  const std::int64_t hidden = context_.config.hidden_size;
+  if (!context_.config.post_norms) return;
+  const bool own_tokens = context_.tensor.sequence_parallel();
+  attention_output_norm_ = declare_norm("attention_output_norm", hidden, own_tokens);
+  mlp_output_norm_ = declare_norm("mlp_output_norm", hidden, own_tokens);
+}
+
+const ops::RopeTables& Block::rope() const {
+  const ModelConfig& c = context_.config;
+  if (!c.has_rope(index_)) return context_.no_rope;
+  return c.local_rope_theta > 0 && c.has_window(index_) ? context_.local_rope : context_.rope;
 }
 
 void Block::declare_lora() {
@@ -188,16 +237,17 @@ RecomputeFn Block::recompute_activation(const at::Tensor& gate_up) const {
 at::Tensor Block::project(const parallel::Microbatch& batch, const at::Tensor& x) const {
   const at::Tensor normed =
       weighted::rms_norm(x, registry_, input_norm_, context_.config.norm_eps, context_.path);
-  return weighted::column_parallel_linear(context_.tensor, normed, registry_, qkv_,
-                                          recompute_norm(x, input_norm_),
-                                          use_of(batch, qkv_adapters_, Fp8Linear::qkv));
+  const at::Tensor qkv = weighted::column_parallel_linear(
+      context_.tensor, normed, registry_, qkv_, recompute_norm(x, input_norm_),
+      use_of(batch, qkv_adapters_, Fp8Linear::qkv));
+  return with_bias(qkv, qkv_bias_);
 }
 
 ops::QueryKeyValue Block::split_heads(const parallel::Microbatch& batch,
                                       const at::Tensor& qkv) const {
   return weighted::qkv_norm_rope(
       qkv, heads_.query.count(), heads_.key.count(), registry_, qk_norms_,
-      {{}, {}, context_.config.norm_eps, context_.rope, batch.positions}, context_.path);
+      {{}, {}, context_.config.norm_eps, rope(), batch.positions}, context_.path);
 }
 
 at::Tensor Block::finish(const parallel::Microbatch& batch, const at::Tensor& x,
@@ -207,11 +257,25 @@ at::Tensor Block::finish(const parallel::Microbatch& batch, const at::Tensor& x,
   const at::Tensor projected = weighted::row_parallel_linear(
       tensor, attended.y, registry_, output_, attended.again,
       use_of(batch, output_adapters_, Fp8Linear::output, heads_.query.begin * c.head_dim));
-  const at::Tensor attention =
-      residual_dropout(context_, batch, projected, index_, kAttentionOutput);
+  const at::Tensor attention = residual_dropout(
+      context_, batch, with_norm(with_bias(projected, output_bias_), attention_output_norm_),
+      index_, kAttentionOutput);
   const auto [sum, normed] =
       weighted::add_rms_norm(attention, x, registry_, post_norm_, c.norm_eps, context_.path);
-  return sum + residual_dropout(context_, batch, mlp(batch, sum, normed), index_, kMlpOutput);
+  return sum + residual_dropout(context_, batch,
+                                with_norm(mlp(batch, sum, normed), mlp_output_norm_), index_,
+                                kMlpOutput);
+}
+
+at::Tensor Block::with_bias(const at::Tensor& y,
+                            const std::optional<parallel::WeightRef>& bias) const {
+  return bias ? weighted::add_bias(y, registry_, *bias) : y;
+}
+
+at::Tensor Block::with_norm(const at::Tensor& y,
+                            const std::optional<parallel::WeightRef>& norm) const {
+  if (!norm) return y;
+  return weighted::rms_norm(y, registry_, *norm, context_.config.norm_eps, context_.path);
 }
 
 at::Tensor Block::mlp(const parallel::Microbatch& batch, const at::Tensor& sum,
@@ -219,18 +283,20 @@ at::Tensor Block::mlp(const parallel::Microbatch& batch, const at::Tensor& sum,
   const parallel::TensorGroup& tensor = context_.tensor;
   const RecomputeFn again = recompute_norm(sum, post_norm_);
   if (experts_) return experts_->forward(batch, normed, again);
-  const at::Tensor gate_up =
+  const at::Tensor gate_up = with_bias(
       weighted::column_parallel_linear(tensor, normed, registry_, gate_up_, again,
-                                       use_of(batch, gate_up_adapters_, Fp8Linear::gate_up));
+                                       use_of(batch, gate_up_adapters_, Fp8Linear::gate_up)),
+      gate_up_bias_);
   const at::Tensor hidden =  // [B, T, intermediate]
       ops::gated_activation(gate_up, activation_, context_.path);
   const std::int64_t first_hidden =
       parallel::split_range(context_.config.intermediate_size, BlockSplits(context_.config).width,
                             tensor.size(), tensor.rank())
           .begin;
-  return weighted::row_parallel_linear(
-      tensor, hidden, registry_, down_, recompute_activation(gate_up),
-      use_of(batch, down_adapters_, Fp8Linear::down, first_hidden));
+  return with_bias(
+      weighted::row_parallel_linear(tensor, hidden, registry_, down_, recompute_activation(gate_up),
+                                    use_of(batch, down_adapters_, Fp8Linear::down, first_hidden)),
+      down_bias_);
 }
 
 at::Tensor Block::plain_attention(const parallel::Microbatch& batch,
@@ -239,7 +305,7 @@ at::Tensor Block::plain_attention(const parallel::Microbatch& batch,
   const std::int64_t repeat = heads.q.size(1) / heads.k.size(1);
   const at::Tensor keys = heads.k.repeat_interleave(repeat, 1);
   const at::Tensor values = heads.v.repeat_interleave(repeat, 1);
-  ops::AttentionSetup setup = c.attention_setup(batch.bounds);
+  ops::AttentionSetup setup = c.attention_setup(index_, batch.bounds);
   setup.memo = batch.attention;
   const at::Tensor mask =
       ops::attention_mask(setup, batch.rows(), batch.length(), heads.q.device()).unsqueeze(1);
@@ -261,7 +327,7 @@ at::Tensor Block::plain_attention(const parallel::Microbatch& batch,
 
 at::Tensor Block::attend(const parallel::Microbatch& batch, const ops::QueryKeyValue& heads) const {
   if (batch.training && context_.config.attention_dropout > 0) return plain_attention(batch, heads);
-  ops::AttentionSetup setup = context_.config.attention_setup(batch.bounds);
+  ops::AttentionSetup setup = context_.config.attention_setup(index_, batch.bounds);
   setup.memo = batch.attention;
   const parallel::ContextGroup& context = context_.context;
   if (context.size() > 1) {

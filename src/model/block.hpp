@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -43,7 +44,8 @@ weighted::Adapters declare_adapters(parallel::ParamRegistry& registry, const Lor
 /// A transformer block: x + Attention(RMSNorm(x)), then + MLP(RMSNorm(.)), where the MLP is gated,
 /// either one dense MLP or Experts. With GQA, RoPE (rotate-half) and optional QK norm. Weights in
 /// storage order: input norm; q, k, v as one matrix; o; post norm; gate, up as one matrix; down (or
-/// the weights of Experts); q norm, k norm. With LoRA these are frozen, and the adapters follow.
+/// the weights of Experts); q norm, k norm; biases of these matrices; norms of the outputs of
+/// attention and MLP. With LoRA these are frozen, and the adapters follow.
 class Block : public Layer {
  public:
   /// Declares the weights. `index` is the global layer number.
@@ -60,6 +62,9 @@ class Block : public Layer {
 
  private:
   void declare_base();
+  void declare_biases();
+  void declare_post_norms();
+  parallel::WeightRef declare_norm(const char* name, std::int64_t size, bool partial);
   void declare_lora();
   /// Returns the settings of one call of a matrix: adapters, their dropout, fp8. `first_feature` is
   /// the global index of this rank's first feature of the adapter input.
@@ -75,11 +80,19 @@ class Block : public Layer {
                                           const at::Tensor& qkv) const;
   [[nodiscard]] at::Tensor finish(const parallel::Microbatch& batch, const at::Tensor& x,
                                   const Recomputed& attended) const;
+  /// Returns y plus the bias, or y itself without a bias.
+  [[nodiscard]] at::Tensor with_bias(const at::Tensor& y,
+                                     const std::optional<parallel::WeightRef>& bias) const;
+  /// Returns the norm of y, or y itself without a norm.
+  [[nodiscard]] at::Tensor with_norm(const at::Tensor& y,
+                                     const std::optional<parallel::WeightRef>& norm) const;
   /// The MLP of the normed tokens. `sum` is the input of that norm.
   [[nodiscard]] at::Tensor mlp(const parallel::Microbatch& batch, const at::Tensor& sum,
                                const at::Tensor& normed) const;
   [[nodiscard]] at::Tensor attend(const parallel::Microbatch& batch,
                                   const ops::QueryKeyValue& heads) const;
+  /// Returns the rotary tables of this layer.
+  [[nodiscard]] const ops::RopeTables& rope() const;
   [[nodiscard]] at::Tensor plain_attention(const parallel::Microbatch& batch,
                                            const ops::QueryKeyValue& heads) const;
   /// Recomputes the norm of x and gathers it, for selective activation checkpointing.
@@ -100,6 +113,12 @@ class Block : public Layer {
   parallel::WeightRef down_;
   std::unique_ptr<Experts> experts_;  // instead of the dense MLP
   weighted::QkNormWeights qk_norms_;
+  std::optional<parallel::WeightRef> qkv_bias_;
+  std::optional<parallel::WeightRef> output_bias_;
+  std::optional<parallel::WeightRef> gate_up_bias_;
+  std::optional<parallel::WeightRef> down_bias_;
+  std::optional<parallel::WeightRef> attention_output_norm_;
+  std::optional<parallel::WeightRef> mlp_output_norm_;
   weighted::Adapters qkv_adapters_;
   weighted::Adapters output_adapters_;
   weighted::Adapters gate_up_adapters_;

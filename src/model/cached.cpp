@@ -36,31 +36,38 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& x,
   const ModelConfig& c = context_.config;
   const ops::Path path = context_.path;
   TRIREME_ASSERT(context_.tensor.size() == 1 && context_.context.size() == 1);
+  using OptionalWeight = std::optional<parallel::WeightRef>;
   const auto linear = [&](const at::Tensor& in, parallel::WeightRef weight,
-                          const weighted::Adapters& adapters) {
-    return cached_linear(in, registry_, weight, adapters, step.adapters, path);
+                          const weighted::Adapters& adapters, const OptionalWeight& bias) {
+    const at::Tensor y = cached_linear(in, registry_, weight, adapters, step.adapters, path);
+    return bias ? y + registry_.weight(*bias) : y;
+  };
+  const auto post_norm = [&](const at::Tensor& y, const OptionalWeight& ref) {
+    return ref ? ops::rms_norm_forward(y, registry_.weight(*ref), c.norm_eps, path).y : y;
   };
   const auto norm = [&](parallel::WeightRef ref) { return registry_.weight(ref); };
   const at::Tensor entered = ops::rms_norm_forward(x, norm(input_norm_), c.norm_eps, path).y;
-  ops::QkNormRope setup{{}, {}, c.norm_eps, context_.rope, step.positions};
+  ops::QkNormRope setup{{}, {}, c.norm_eps, rope(), step.positions};
   if (qk_norms_.query) {
     setup.q_weight = norm(*qk_norms_.query);
     setup.k_weight = norm(*qk_norms_.key);
   }
   const ops::QueryKeyValue heads =
-      ops::qkv_norm_rope_forward(linear(entered, qkv_, qkv_adapters_).unsqueeze(0),
+      ops::qkv_norm_rope_forward(linear(entered, qkv_, qkv_adapters_, qkv_bias_).unsqueeze(0),
                                  heads_.query.count(), heads_.key.count(), setup, path);
   ops::paged_store(heads.k, heads.v, step.plan, cache, path);
+  const ops::PagedPlan& plan = c.has_window(index_) ? step.window_plan : step.plan;
   at::Tensor attended =
-      ops::paged_attention(heads.q, step.plan, cache, c.attention_setup().scale, path);
+      ops::paged_attention(heads.q, plan, cache, c.attention_setup(index_).scale, path);
   const at::Tensor residual = kept.defined() ? x.index_select(0, kept) : x;
   if (kept.defined()) attended = attended.index_select(0, kept);
   const auto [sum, normed, rstd] = ops::add_rms_norm_forward(
-      linear(attended, output_, output_adapters_), residual, norm(post_norm_), c.norm_eps, path);
-  if (experts_) return sum + experts_->forward_cached(normed);
-  const at::Tensor hidden =
-      ops::gated_forward(linear(normed, gate_up_, gate_up_adapters_), activation_, path);
-  return sum + linear(hidden, down_, down_adapters_);
+      post_norm(linear(attended, output_, output_adapters_, output_bias_), attention_output_norm_),
+      residual, norm(post_norm_), c.norm_eps, path);
+  if (experts_) return sum + post_norm(experts_->forward_cached(normed), mlp_output_norm_);
+  const at::Tensor hidden = ops::gated_forward(
+      linear(normed, gate_up_, gate_up_adapters_, gate_up_bias_), activation_, path);
+  return sum + post_norm(linear(hidden, down_, down_adapters_, down_bias_), mlp_output_norm_);
 }
 
 KvCache Transformer::make_cache(std::int64_t num_blocks) const {
@@ -82,7 +89,7 @@ at::Tensor Transformer::hidden_cached(const CachedStep& step, const KvCache& cac
   at::Tensor x;
   {
     const parallel::UnitUse use(registry_.weights(), embedding_unit_);
-    x = at::embedding(registry_.weight(embedding_), step.tokens);  // [rows, D]
+    x = scaled(at::embedding(registry_.weight(embedding_), step.tokens));  // [rows, D]
   }
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const parallel::UnitUse use(registry_.weights(), block_units_[i]);

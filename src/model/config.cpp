@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "core/join.hpp"
 #include "core/problems.hpp"
+#include "model/layer_list.hpp"
 #include "model/rope_scaling.hpp"
 #include "ops/activations.hpp"
 
@@ -111,6 +112,53 @@ void check_sizes(const ModelConfig& config, Problems& problems, bool may_lack = 
   size("max_seq_len", config.max_seq_len);
 }
 
+void check_rope(const ModelConfig& config, Problems& problems) {
+  try {
+    const RopeScaling scaling = parse_rope_scaling(config.rope_scaling);
+    if (config.head_dim > 0) check_fits(scaling, config.rotated_dim(), config.max_seq_len);
+  } catch (const Error& error) {
+    problems.add(error.what());
+  }
+  const std::int64_t rotated = config.rotary_dim;
+  const bool too_large = config.head_dim > 0 && rotated > config.head_dim;
+  if (rotated < 0 || rotated % 2 != 0 || too_large)
+    problems.add("model.rotary_dim", rotated,
+                 formatted("must be even and in [0, model.head_dim = {}]", config.head_dim));
+  if (!std::isfinite(config.local_rope_theta) || config.local_rope_theta < 0)
+    problems.add("model.local_rope_theta", config.local_rope_theta, "must be 0 or more");
+  if (config.local_rope_theta > 0 && config.sliding_window == 0)
+    problems.add("model.local_rope_theta", config.local_rope_theta,
+                 "needs layers with a window: set model.sliding_window");
+}
+
+/// Reports layers that the model does not have.
+void check_layers(const char* key, const std::string& text, std::int64_t num_layers,
+                  Problems& problems) {
+  try {
+    const std::vector<std::int64_t> layers = parse_layers(text);
+    if (!layers.empty() && num_layers > 0 && layers.back() >= num_layers)
+      problems.add(key, text, formatted("must be below model.num_layers = {}", num_layers));
+  } catch (const Error& error) {
+    problems.add(formatted("{}: {}", key, error.what()));
+  }
+}
+
+void check_options(const ModelConfig& config, Problems& problems) {
+  const auto not_negative = [&](const char* key, std::int64_t value) {
+    if (value < 0) problems.add(key, value, "must be 0 or more");
+  };
+  not_negative("model.sliding_window", config.sliding_window);
+  not_negative("model.attention_scale_dim", config.attention_scale_dim);
+  check_layers("model.full_attention_layers", config.full_attention_layers, config.num_layers,
+               problems);
+  check_layers("model.no_rope_layers", config.no_rope_layers, config.num_layers, problems);
+  if (config.sliding_window == 0 && !config.full_attention_layers.empty())
+    problems.add("model.full_attention_layers", config.full_attention_layers,
+                 "needs a window in the other layers: set model.sliding_window");
+  if (config.mlp_bias && config.moe.on())
+    problems.add("model.mlp_bias", "true", "is not supported for a model with experts");
+}
+
 void check_values(const ModelConfig& config, Problems& problems) {
   const bool heads = config.num_heads >= 1 && config.num_kv_heads >= 1;
   if (heads && config.num_heads % config.num_kv_heads != 0) {
@@ -128,11 +176,9 @@ void check_values(const ModelConfig& config, Problems& problems) {
   };
   above_0("model.rope_theta", config.rope_theta);
   above_0("model.norm_eps", config.norm_eps);
-  try {
-    (void)parse_rope_scaling(config.rope_scaling);
-  } catch (const Error& error) {
-    problems.add(error.what());
-  }
+  above_0("model.embedding_scale", config.embedding_scale);
+  check_rope(config, problems);
+  check_options(config, problems);
   const auto probability = [&](const char* key, double value) {
     if (!(value >= 0 && value < 1)) problems.add(key, value, "must be in [0, 1)");
   };
@@ -164,7 +210,11 @@ Number count_parameters(const ModelConfig& config, std::int64_t experts) {
   const auto V = static_cast<Number>(config.vocab_size);
   TRIREME_ASSERT(D > 0 && ffn > 0 && V > 0);  // resolve first
   const auto heads = static_cast<Number>(config.num_heads + config.num_kv_heads);
-  const Number attention = 2 * H * D * heads + (config.qk_norm ? 2 * D : 0);
+  const auto of = [](bool has, Number count) { return has ? count : Number{0}; };
+  const auto queries = static_cast<Number>(config.num_heads) * D;
+  const Number attention = 2 * H * D * heads + of(config.qk_norm, 2 * D) +
+                           of(config.qkv_bias, 2 * heads * D - queries) +
+                           of(config.attention_output_bias, H) + of(config.post_norms, 2 * H);
   const MoeConfig& moe = config.moe;
   const auto with_experts = static_cast<Number>(moe.layers_with_experts(config.num_layers));
   const auto dense = static_cast<Number>(config.num_layers) - with_experts;
@@ -174,8 +224,8 @@ Number count_parameters(const ModelConfig& config, std::int64_t experts) {
           (static_cast<Number>(experts) * static_cast<Number>(moe.moe_intermediate_size) +
            static_cast<Number>(moe.shared_width()));
   return V * H * (config.tie_embeddings ? 1 : 2) +
-         static_cast<Number>(config.num_layers) * (attention + 2 * H) + dense * 3 * H * ffn +
-         with_experts * of_moe + H;
+         static_cast<Number>(config.num_layers) * (attention + 2 * H) +
+         dense * (3 * H * ffn + of(config.mlp_bias, 2 * ffn + H)) + with_experts * of_moe + H;
 }
 
 /// Derives sizes that are 0 from the preset, if there is one, and from other sizes.
@@ -249,7 +299,10 @@ std::string matching_preset(const ModelConfig& config) {
   const auto shape_of = [](const ModelConfig& c) {
     return std::tuple(c.hidden_size, c.num_layers, c.num_heads, c.num_kv_heads, c.head_dim,
                       c.intermediate_size, c.tie_embeddings, c.qk_norm, c.activation, c.rope_theta,
-                      c.rope_scaling, c.norm_eps, c.moe.on() ? c.moe : MoeConfig{});
+                      c.rope_scaling, c.norm_eps, c.moe.on() ? c.moe : MoeConfig{}, c.qkv_bias,
+                      c.attention_output_bias, c.mlp_bias, c.post_norms, c.sliding_window,
+                      c.full_attention_layers, c.attention_scale_dim, c.embedding_scale,
+                      c.local_rope_theta, c.rotary_dim, c.no_rope_layers);
   };
   for (const Preset& preset : kPresets) {
     ModelConfig named = model_preset(preset.name);
@@ -276,8 +329,29 @@ double ModelConfig::num_expert_parameters_wide() const {
   return num_parameters_wide() - count_parameters<double>(*this, 0);
 }
 
-ops::AttentionSetup ModelConfig::attention_setup(ops::RowBounds bounds) const {
-  return {.scale = 1.0 / std::sqrt(static_cast<double>(head_dim)), .bounds = std::move(bounds)};
+bool ModelConfig::has_window(std::int64_t layer) const {
+  if (sliding_window == 0) return false;
+  const std::vector<std::int64_t> full = parse_layers(full_attention_layers);
+  return !std::binary_search(full.begin(), full.end(), layer);
+}
+
+bool ModelConfig::has_rope(std::int64_t layer) const {
+  const std::vector<std::int64_t> without = parse_layers(no_rope_layers);
+  return !std::binary_search(without.begin(), without.end(), layer);
+}
+
+ops::AttentionSetup ModelConfig::attention_setup(std::int64_t layer, ops::RowBounds bounds) const {
+  const std::int64_t dim = attention_scale_dim > 0 ? attention_scale_dim : head_dim;
+  return {.scale = 1.0 / std::sqrt(static_cast<double>(dim)),
+          .bounds = std::move(bounds),
+          .window = has_window(layer) ? sliding_window : 0};
+}
+
+std::int64_t ModelConfig::keys_of_last_query(std::int64_t seq_len) const {
+  std::int64_t keys = 0;
+  for (std::int64_t layer = 0; layer < num_layers; ++layer)
+    keys += attention_setup(layer).keys_of_last_query(seq_len);
+  return keys;
 }
 
 double ModelConfig::flops_per_token(std::int64_t seq_len) const {
@@ -285,8 +359,7 @@ double ModelConfig::flops_per_token(std::int64_t seq_len) const {
   const std::int64_t lookup_only = tie_embeddings ? 0 : embedding;
   const auto matmul_weights = static_cast<double>(num_active_parameters() - lookup_only);
   return 6.0 * matmul_weights +
-         12.0 * static_cast<double>(num_layers * num_heads * head_dim *
-                                    attention_setup().keys_of_last_query(seq_len));
+         12.0 * static_cast<double>(num_heads * head_dim * keys_of_last_query(seq_len));
 }
 
 void check(ModelConfig config, Problems& problems) {

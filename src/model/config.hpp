@@ -30,9 +30,20 @@ struct ModelConfig {
   std::int64_t max_seq_len = 32768;
   bool tie_embeddings = true;
   bool qk_norm = true;
+  bool qkv_bias = false;
+  bool attention_output_bias = false;
+  bool mlp_bias = false;
+  bool post_norms = false;
+  std::int64_t sliding_window = 0;       // 0: every query sees all earlier keys of its document
+  std::string full_attention_layers;     // layers without the window, see layer_list.hpp
+  std::int64_t attention_scale_dim = 0;  // 0: head_dim
+  double embedding_scale = 1.0;
   std::string activation = "silu";  // value for checkpoints that do not store it
   double rope_theta = 1e6;
-  std::string rope_scaling;  // see parse_rope_scaling; "": none
+  double local_rope_theta = 0;  // 0: all layers have the same frequencies
+  std::int64_t rotary_dim = 0;  // 0: head_dim
+  std::string no_rope_layers;   // see layer_list.hpp
+  std::string rope_scaling;     // see parse_rope_scaling; "": none
   double norm_eps = 1e-6;
   double dropout = 0.0;            // embedding, residual and MLP outputs
   double attention_dropout = 0.0;  // plain attention path only
@@ -58,12 +69,30 @@ struct ModelConfig {
     visit("max_seq_len", self.max_seq_len, "maximum sequence length");
     visit("tie_embeddings", self.tie_embeddings, "use the embedding as the output matrix");
     visit("qk_norm", self.qk_norm, "RMSNorm on each query and key head (Qwen3)");
+    visit("qkv_bias", self.qkv_bias, "add a bias to queries, keys and values (Qwen2)");
+    visit("attention_output_bias", self.attention_output_bias,
+          "add a bias to the attention output");
+    visit("mlp_bias", self.mlp_bias, "add a bias to gate, up and down of the MLP");
+    visit("post_norms", self.post_norms,
+          "RMSNorm on the outputs of attention and MLP before they are added (Gemma 3)");
+    visit("sliding_window", self.sliding_window,
+          "number of keys that a query sees, including its own; 0: no limit");
+    visit("full_attention_layers", self.full_attention_layers,
+          "layers without the sliding window, as a list from 0: 5,11");
+    visit("attention_scale_dim", self.attention_scale_dim,
+          "attention scores are divided by the square root of this number; 0: head_dim");
+    visit("embedding_scale", self.embedding_scale, "factor of the embedding output");
     visit("activation", self.activation, "activation function of the MLP gate");
     visit("rope_theta", self.rope_theta, "base of the rotary frequencies");
-    visit(
-        "rope_scaling", self.rope_scaling,
-        "RoPE scaling for longer texts: yarn,factor=F,original_max_position_embeddings=N or "
-        "llama3,factor=F,original_max_position_embeddings=N, plus optional values as in transformers");
+    visit("local_rope_theta", self.local_rope_theta,
+          "base of the rotary frequencies in layers with the sliding window, without rope_scaling; "
+          "0: like all layers");
+    visit("rotary_dim", self.rotary_dim, "rotated elements of each head, even; 0: all");
+    visit("no_rope_layers", self.no_rope_layers,
+          "layers without rotary embedding, as a list from 0: 3,7");
+    visit("rope_scaling", self.rope_scaling,
+          "RoPE scaling for longer texts: yarn,factor=F,original_max_position_embeddings=N; also "
+          "llama3, linear, dynamic and longrope, with their values as in transformers");
     visit("norm_eps", self.norm_eps, "epsilon of every RMSNorm");
     visit("dropout", self.dropout,
           "dropout probability on embedding, residual and MLP outputs, in [0, 1)");
@@ -72,8 +101,20 @@ struct ModelConfig {
     MoeConfig::fields(self.moe, visit);
   }
 
-  /// Returns which keys each query sees, for these document boundaries. Kernels and costs use it.
-  [[nodiscard]] ops::AttentionSetup attention_setup(ops::RowBounds bounds = {}) const;
+  /// Returns which keys each query sees in a layer, for these document boundaries. Kernels and
+  /// costs use it.
+  [[nodiscard]] ops::AttentionSetup attention_setup(std::int64_t layer,
+                                                    ops::RowBounds bounds = {}) const;
+  /// Returns true if the sliding window applies in this layer.
+  [[nodiscard]] bool has_window(std::int64_t layer) const;
+  /// Returns false if the layer has no rotary embedding.
+  [[nodiscard]] bool has_rope(std::int64_t layer) const;
+
+  /// Returns the number of rotated elements of each head.
+  [[nodiscard]] std::int64_t rotated_dim() const { return rotary_dim > 0 ? rotary_dim : head_dim; }
+
+  /// Returns the number of keys that the last query of a row sees, summed over all layers.
+  [[nodiscard]] std::int64_t keys_of_last_query(std::int64_t seq_len) const;
   /// Returns the number of weights. A tied embedding counts once.
   [[nodiscard]] std::int64_t num_parameters() const;
   /// Returns num_parameters() as double, for sizes that may overflow int64.

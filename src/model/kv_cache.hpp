@@ -19,7 +19,8 @@ struct CachedStep {
   at::Tensor positions;  // [1, rows] int64, counted from 0 in each sequence
   at::Tensor kept;       // [kept] int64: rows to return hidden states of; undefined: all
   ops::PagedPlan plan;
-  bool adapters = true;  // false: compute the base model without adapters
+  ops::PagedPlan window_plan;  // for layers with a sliding window, if the model has one
+  bool adapters = true;        // false: compute the base model without adapters
 };
 
 }  // namespace trireme::model

@@ -26,7 +26,10 @@ struct LayerContext {
   LoraConfig lora = {};
   RouterStatistics* statistics = nullptr;  // models with experts; outlives the layers
   parallel::ExpertGroup experts = {};
-  Fp8Scaling* fp8 = nullptr;  // outlives the layers
+  Fp8Scaling* fp8 = nullptr;        // outlives the layers
+  ops::RopeTables local_rope = {};  // layers with a window, if model.local_rope_theta is set
+  ops::RopeTables no_rope =
+      {};  // rotation by 0, for layers without rotary embedding, if there are any
 };
 
 }  // namespace trireme::model

@@ -20,6 +20,20 @@ parallel::Microbatch with_routes(parallel::Microbatch batch, const StageActivati
   return batch;
 }
 
+/// Pairs of a head beyond rotated_dim() have frequency 0 and are not changed.
+ops::RopeTables rope_tables(const ModelConfig& config, double theta, const RopeScaling& scaling,
+                            at::ScalarType dtype, at::Device device) {
+  const std::int64_t rotated = config.rotated_dim();
+  if (scaling.kind == RopeScaling::Kind::none && rotated == config.head_dim)
+    return ops::rope_tables(config.max_seq_len, config.head_dim, theta, dtype, device);
+  std::vector<double> frequencies = rope_frequencies(rotated, theta, scaling, config.max_seq_len);
+  frequencies.resize(static_cast<std::size_t>(config.head_dim / 2), 0.0);
+  ops::RopeTables tables =
+      ops::rope_tables(config.max_seq_len, frequencies, scaling.attention_factor, dtype, device);
+  tables.cos.narrow(1, rotated / 2, (config.head_dim - rotated) / 2).fill_(1);
+  return tables;
+}
+
 }  // namespace
 
 Transformer::Transformer(parallel::ParamRegistry& registry, const ModelConfig& config,
@@ -94,13 +108,13 @@ void Transformer::prepare() {
   const auto dtype = registry_.dtypes().compute == at::kDouble ? at::kDouble : at::kFloat;
   const ModelConfig& config = context_.config;
   const RopeScaling scaling = parse_rope_scaling(config.rope_scaling);
-  if (scaling.kind == RopeScaling::Kind::none) {
-    context_.rope = ops::rope_tables(config.max_seq_len, config.head_dim, config.rope_theta, dtype,
-                                     registry_.device());
-  } else {
-    context_.rope = ops::rope_tables(config.max_seq_len,
-                                     rope_frequencies(config.head_dim, config.rope_theta, scaling),
-                                     scaling.attention_factor, dtype, registry_.device());
+  const at::Device device = registry_.device();
+  context_.rope = rope_tables(config, config.rope_theta, scaling, dtype, device);
+  if (config.local_rope_theta > 0)
+    context_.local_rope = rope_tables(config, config.local_rope_theta, {}, dtype, device);
+  if (!config.no_rope_layers.empty()) {
+    const std::vector<double> still(static_cast<std::size_t>(config.head_dim / 2), 0.0);
+    context_.no_rope = ops::rope_tables(config.max_seq_len, still, 1.0, dtype, device);
   }
   fp8_.prepare(registry_.device());
   if (config.moe.on()) statistics_.reset(config.moe, config.num_layers, registry_.device());
@@ -159,7 +173,12 @@ at::Tensor Transformer::embed(const parallel::Microbatch& batch) const {
   const auto [rows, elsewhere] = table_rows(batch.tokens);
   at::Tensor x = at::embedding(registry_.weight(embedding_), rows);
   if (elsewhere.defined()) x.masked_fill_(elsewhere.unsqueeze(-1), 0);
-  return residual_dropout(context_, batch, context_.tensor.sum(x), -1, kEmbeddingOutput);
+  return residual_dropout(context_, batch, scaled(context_.tensor.sum(x)), -1, kEmbeddingOutput);
+}
+
+at::Tensor Transformer::scaled(const at::Tensor& x) const {
+  const double scale = context_.config.embedding_scale;
+  return scale == 1 ? x : x * scale;
 }
 
 std::pair<at::Tensor, at::Tensor> Transformer::table_rows(const at::Tensor& tokens) const {
@@ -172,8 +191,8 @@ std::pair<at::Tensor, at::Tensor> Transformer::table_rows(const at::Tensor& toke
 
 void Transformer::embed_backward(const parallel::Microbatch& batch, const at::Tensor& grad) {
   const at::NoGradGuard no_grad;
-  at::Tensor through = context_.tensor.whole(residual_dropout(
-      context_, batch, grad, -1, kEmbeddingOutput));  // the mask is its own derivative
+  at::Tensor through = context_.tensor.whole(scaled(residual_dropout(
+      context_, batch, grad, -1, kEmbeddingOutput)));  // the mask is its own derivative
   const auto [rows, elsewhere] = table_rows(batch.tokens);
   if (elsewhere.defined()) through = through.masked_fill(elsewhere.unsqueeze(-1), 0);
   registry_.run_or_defer([this, index = rows.flatten(), through] {

@@ -130,6 +130,8 @@ class Transformer {
   void add_units(const StageUse& use, std::vector<std::size_t>& units) const;
   [[nodiscard]] parallel::IndexRange blocks_of(std::size_t stage) const;
   [[nodiscard]] at::Tensor embed(const parallel::Microbatch& batch) const;
+  /// Returns x times model.embedding_scale.
+  [[nodiscard]] at::Tensor scaled(const at::Tensor& x) const;
   void embed_backward(const parallel::Microbatch& batch, const at::Tensor& grad);
   /// Returns the local rows of the embedding that the tokens read, and a mask of tokens with
   /// their row on another rank (undefined if there are none).

@@ -205,6 +205,23 @@ struct RowParallelLinear : torch::autograd::Function<RowParallelLinear> {
   }
 };
 
+struct AddBias : torch::autograd::Function<AddBias> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& y, const Source& source) {
+    source.keep(ctx, "bias");
+    return y + source.weight();
+  }
+
+  static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
+    const Source source = Source::kept(ctx, "bias");
+    if (source.trained()) {
+      const at::Tensor rows = grads[0].reshape({-1, grads[0].size(-1)});
+      const auto wide = rows.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+      source.give(rows.sum(0, /*keepdim=*/false, wide));
+    }
+    return {grads[0], {}};
+  }
+};
+
 struct RmsNorm : torch::autograd::Function<RmsNorm> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Source& source,
                             double eps, ops::Path path) {
@@ -305,6 +322,11 @@ at::Tensor row_parallel_linear(const parallel::TensorGroup& group, const at::Ten
                                const RecomputeFn& again, const AdaptersUse& adapters) {
   return RowParallelLinear::apply(
       x, Linear(&group, {&registry, weight}, again, adapters, /*row_parallel=*/true));
+}
+
+at::Tensor add_bias(const at::Tensor& y, parallel::ParamRegistry& registry,
+                    parallel::WeightRef bias) {
+  return AddBias::apply(y, Source{&registry, bias});
 }
 
 at::Tensor rms_norm(const at::Tensor& x, parallel::ParamRegistry& registry,

@@ -65,6 +65,10 @@ at::Tensor row_parallel_linear(const parallel::TensorGroup& group, const at::Ten
                                parallel::ParamRegistry& registry, parallel::WeightRef weight,
                                const RecomputeFn& again = {}, const AdaptersUse& adapters = {});
 
+/// Adds a registry bias [N], which may be several fused parameters, to y [.., N].
+at::Tensor add_bias(const at::Tensor& y, parallel::ParamRegistry& registry,
+                    parallel::WeightRef bias);
+
 /// Like ops::rms_norm_forward, with a registry weight [D].
 at::Tensor rms_norm(const at::Tensor& x, parallel::ParamRegistry& registry,
                     parallel::WeightRef weight, double eps, ops::Path path);

@@ -78,7 +78,7 @@ Work cpu_attention(const Shape& shape, std::int64_t rows) {
   WorkByName work;
   {
     const AtenRecorder recorder(work);
-    const at::Tensor out = ops::attention(q, k, v, c.attention_setup());
+    const at::Tensor out = ops::attention(q, k, v, c.attention_setup(0));
     torch::autograd::grad({out}, {q, k, v}, {grad});
   }
   Work sum;

@@ -60,6 +60,82 @@ TEST(Grids, EqualOneProcess) {
             << '\n';
 }
 
+/// Options of a model, each with what it changes in the registry, the attention plan or the costs.
+struct OptionsCase {
+  const char* name;
+  void (*change)(model::ModelConfig& model);
+};
+
+const OptionsCase kOptions[] = {
+    {"biases",
+     [](model::ModelConfig& model) {
+       model.qkv_bias = model.attention_output_bias = model.mlp_bias = true;
+       model.qk_norm = false;
+       model.rotary_dim = 2;
+     }},
+    {"windows and norms",
+     [](model::ModelConfig& model) {
+       model.sliding_window = 3;
+       model.full_attention_layers = "1";
+       model.local_rope_theta = 100;
+       model.post_norms = true;
+       model.embedding_scale = 3.5;
+       model.attention_scale_dim = 9;
+       model.no_rope_layers = "1";
+     }},
+    {"experts with bias",
+     [](model::ModelConfig& model) {
+       model.qkv_bias = model.post_norms = true;
+       model.qk_norm = false;
+       model.moe.num_experts = 4;
+     }},
+};
+
+TEST(Grids, ModelOptionsEqualOneProcess) {
+  struct Layout {
+    int ranks;
+    void (*change)(parallel::ParallelConfig& parallel);
+  };
+
+  const Layout layouts[] = {{2, [](parallel::ParallelConfig& parallel) { parallel.tp = 2; }},
+                            {2,
+                             [](parallel::ParallelConfig& parallel) {
+                               parallel.tp = 2;
+                               parallel.sequence_parallel = true;
+                               parallel.recompute = "selective";
+                             }},
+                            {4,
+                             [](parallel::ParallelConfig& parallel) {
+                               parallel.tp = 4;  // two ranks hold the same key head
+                               parallel.sequence_parallel = true;
+                             }},
+                            {2, [](parallel::ParallelConfig& parallel) { parallel.pp = 2; }},
+                            {2, [](parallel::ParallelConfig& parallel) { parallel.zero = 3; }},
+                            {2, [](parallel::ParallelConfig& parallel) {
+                               parallel.cp = 2;
+                               parallel.zero = 1;
+                               parallel.recompute = "full";
+                             }}};
+  for (const OptionsCase& options : kOptions) {
+    for (std::size_t i = 0; i < std::size(layouts); ++i) {
+      SCOPED_TRACE(formatted("{}, layout {}", options.name, i));
+      train::RunConfig config;
+      config.model = model::model_preset("tiny");
+      config.model.num_heads = 4;
+      config.model.num_kv_heads = 2;
+      options.change(config.model);
+      layouts[i].change(config.parallel);
+      const train::LayoutComparison comparison =
+          compare_with_one_process(config, layouts[i].ranks, 3);
+      EXPECT_LE(std::max({comparison.grad_rel, comparison.weight_rel, comparison.loss_rel,
+                          comparison.norm_rel}),
+                1e-11)  // three updates of AdamW; 2e-12 at most
+          << comparison.grad_worst;
+      EXPECT_EQ(comparison.audit, "");
+    }
+  }
+}
+
 TEST(Grids, HaveEveryPairOfFactors) {
   const std::vector<GridCase> all = all_grid_cases();
   EXPECT_EQ(all.size(), 2780U);

@@ -22,8 +22,9 @@ std::vector<StageRange> from_counts(const std::vector<std::int64_t>& layers) {
   return stages;
 }
 
-/// Returns the forward FLOPs per token of a layer, with or without experts.
-double layer_cost(const ModelConfig& c, std::int64_t seq_len, bool experts) {
+/// Returns the forward FLOPs per token of a layer.
+double layer_cost(const ModelConfig& c, std::int64_t seq_len, std::int64_t layer) {
+  const bool experts = c.moe.in_layer(layer);
   const auto d = static_cast<double>(c.hidden_size);
   const auto heads = static_cast<double>(c.num_heads * c.head_dim);
   const auto keys = static_cast<double>(c.num_kv_heads * c.head_dim);
@@ -33,7 +34,7 @@ double layer_cost(const ModelConfig& c, std::int64_t seq_len, bool experts) {
   const auto width = static_cast<double>(experts ? of_experts : c.intermediate_size);
   const double matrices =
       d * (2 * heads + 2 * keys + 3 * width + static_cast<double>(experts ? moe.num_experts : 0));
-  const std::int64_t seen = c.attention_setup().keys_of_last_query(seq_len);
+  const std::int64_t seen = c.attention_setup(layer).keys_of_last_query(seq_len);
   return 2 * matrices + 2 * heads * static_cast<double>(seen);  // causal: half of all pairs
 }
 
@@ -82,8 +83,7 @@ std::vector<StageRange> balanced_stages(const ModelConfig& config, std::int64_t 
   if (count == 1) return from_counts({num_layers});
   Costs costs;
   for (std::int64_t layer = 0; layer < num_layers; ++layer)
-    costs.before.push_back(costs.before.back() +
-                           layer_cost(config, seq_len, config.moe.in_layer(layer)));
+    costs.before.push_back(costs.before.back() + layer_cost(config, seq_len, layer));
   costs.head = 2 * static_cast<double>(config.vocab_size) * static_cast<double>(config.hidden_size);
   const double bound = least_bound(costs, count) * (1 + kRounding);
 

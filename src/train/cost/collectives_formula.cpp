@@ -338,13 +338,17 @@ class Formula {
     };
     const std::int64_t layers = units_.layers;
     if (sequence) {
-      add(of_block, m.hidden_size, 2 * m.hidden_size, layers);
+      const std::int64_t vectors = 2 + (m.post_norms ? 2 : 0) + (m.attention_output_bias ? 1 : 0) +
+                                   (m.mlp_bias ? 1 : 0);  // norms and biases of own tokens
+      add(of_block, m.hidden_size, vectors * m.hidden_size, layers);
       if (units_.has_head()) add(of_head, m.hidden_size, m.hidden_size, 1);
     }
     if (m.qk_norm) add(of_block, m.head_dim, 2 * m.head_dim, layers);
     if (rank_widths(facts_, coords_).shares_keys) {
       const std::int64_t row = m.head_dim * m.hidden_size;
-      add(of_block, (m.num_heads + 2 * m.num_kv_heads) * row, 2 * m.num_kv_heads * row, layers);
+      const std::int64_t keys = 2 * m.num_kv_heads;
+      add(of_block, (m.num_heads + keys) * row, keys * row, layers);
+      if (m.qkv_bias) add(of_block, (m.num_heads + keys) * m.head_dim, keys * m.head_dim, layers);
     }
     // Each rank has a partial sum of the gradients of routers.
     std::int64_t of_experts = 0;

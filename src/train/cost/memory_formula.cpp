@@ -70,7 +70,8 @@ class BlockActivations {
     const model::ModelConfig& m = facts_.model;
     const std::string& recompute = facts_.parallel.recompute;
     if (recompute == "full") return facts_.stream_bytes() + (experts ? of_route() : 0);
-    std::int64_t block = 2 * rows_ * (m.hidden_size * element_ + kStatistic);
+    const std::int64_t norms = m.post_norms ? 4 : 2;  // each with its input
+    std::int64_t block = norms * rows_ * (m.hidden_size * element_ + kStatistic);
     block +=
         tokens_ * (here_.queries + 2 * here_.keys) * element_ + (experts ? of_experts() : of_mlp());
     // Dropout with sequence parallelism and several rows saves the positions of tokens, twice per

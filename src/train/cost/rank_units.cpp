@@ -72,7 +72,7 @@ std::int64_t expert_elements(const UpdateFacts& facts, const RankWidths& here) {
   return rounded_up(rounded_up(2 * matrix, 64) + matrix, 64 * facts.expert_ranks());
 }
 
-/// Adds the matrices and norms of a block.
+/// Adds the matrices, norms and biases of a block.
 void add_block(const UpdateFacts& facts, const RankWidths& here, bool experts, UnitSums& units) {
   const model::ModelConfig& m = facts.model;
   const std::int64_t hidden = m.hidden_size;
@@ -83,6 +83,14 @@ void add_block(const UpdateFacts& facts, const RankWidths& here, bool experts, U
   units.add(hidden, hidden);
   add_mlp(facts, here, experts, units);
   for (int norm = 0; norm < (m.qk_norm ? 2 : 0); ++norm) units.add(m.head_dim, m.head_dim);
+  if (m.qkv_bias)
+    units.add((m.num_heads + 2 * m.num_kv_heads) * m.head_dim, here.queries + 2 * here.keys);
+  if (m.attention_output_bias) units.add(hidden, hidden);
+  if (m.mlp_bias) {
+    units.add(2 * m.intermediate_size, 2 * here.mlp);
+    units.add(hidden, hidden);
+  }
+  for (int norm = 0; norm < (m.post_norms ? 2 : 0); ++norm) units.add(hidden, hidden);
 }
 
 /// Returns the units that a pipeline action uses, in order; only forward actions use the head.

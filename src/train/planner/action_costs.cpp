@@ -122,9 +122,9 @@ double ActionCosts::elementwise_s() const {
 }
 
 double ActionCosts::attention_s() const {
-  const std::int64_t keys = facts_.model.attention_setup().keys_of_last_query(facts_.length);
-  return 4 * tokens_ * static_cast<double>(keys) * static_cast<double>(here_.queries) /
-         flops_per_s_;
+  const double keys = static_cast<double>(facts_.model.keys_of_last_query(facts_.length)) /
+                      static_cast<double>(facts_.model.num_layers);  // mean of the layers
+  return 4 * tokens_ * keys * static_cast<double>(here_.queries) / flops_per_s_;
 }
 
 double ActionCosts::tp_exchange_s() const {

@@ -16,8 +16,8 @@ namespace {
 constexpr auto kMayDiffer = std::to_array<std::string_view>(
     {"model.preset", "model.dropout", "model.attention_dropout", "model.max_seq_len",
      "model.router_bias_rate", "model.router_aux_loss", "model.router_aux_loss_coef"});
-constexpr auto kFitAnyShape =
-    std::to_array<std::string_view>({"model.rope_theta", "model.rope_scaling", "model.norm_eps"});
+constexpr auto kFitAnyShape = std::to_array<std::string_view>(
+    {"model.rope_theta", "model.local_rope_theta", "model.rope_scaling", "model.norm_eps"});
 
 template <std::size_t N>
 bool is_one_of(const std::array<std::string_view, N>& keys, const std::string& key) {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "comm/self/self_communicator.hpp"
+#include "model/layer_list.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 #include "train/config/layout.hpp"
 #include "train/verify/layout_trial.hpp"
@@ -83,6 +84,26 @@ LayoutComparison compare_trials(const TrialTrace& trace, const TrialTrace& expec
   return comparison;
 }
 
+namespace {
+
+/// Makes the options of the model fit its small sizes. The scalings that depend on the number of
+/// frequencies or on the longest text do not change how a layout computes.
+void fit_options(model::ModelConfig& small) {
+  const auto fitting = [&](const std::string& text) {
+    std::vector<std::int64_t> layers = model::parse_layers(text);
+    std::erase_if(layers, [&](std::int64_t layer) { return layer >= small.num_layers; });
+    return model::layers_text(layers);
+  };
+  small.full_attention_layers = fitting(small.full_attention_layers);
+  small.no_rope_layers = fitting(small.no_rope_layers);
+  small.sliding_window = std::min(small.sliding_window, small.max_seq_len / 4);
+  if (small.rotary_dim > 0) small.rotary_dim = 2;
+  if (small.rope_scaling.starts_with("longrope") || small.rope_scaling.starts_with("dynamic"))
+    small.rope_scaling.clear();
+}
+
+}  // namespace
+
 model::ModelConfig small_model_like(const model::ModelConfig& model,
                                     const parallel::ParallelConfig& parallel) {
   model::ModelConfig small = model;
@@ -105,6 +126,7 @@ model::ModelConfig small_model_like(const model::ModelConfig& model,
   const std::int64_t chunks = parallel.tp > 1 ? std::min(parallel.tp_chunks, kMostChunks) : 1;
   const std::int64_t least = std::max(kLeastLength, chunks * parallel.tp * parallel.cp);
   small.max_seq_len = (least + cut - 1) / cut * cut;
+  fit_options(small);
   small.vocab_size = 0;
   model::resolve(small, std::max<std::int64_t>(61, parallel.tp));
   return small;

@@ -228,14 +228,18 @@ TEST(HuggingFace, TwoExportsOrImportsIntoOneDirectoryDoNotMix) {
 
 TEST(HuggingFace, UnsupportedFieldsAreRefusedByName) {
   const std::vector<std::pair<std::string, Json>> cases{
-      {"attention_bias", true},
       {"mlp_bias", true},
-      {"use_sliding_window", true},
+      {"attn_logit_softcapping", 50.0},
+      {"final_logit_softcapping", 30.0},
+      {"residual_multiplier", 0.5},
+      {"no_rope_layers", {1, 0}},
       {"num_experts", 4},
       {"hidden_act", "gelu"},
       {"layer_types", {"sliding_attention"}},
       {"num_local_experts", 8},
-      {"rope_scaling", {{"type", "dynamic"}, {"factor", 16}}},
+      {"rope_scaling", {{"type", "proportional"}, {"factor", 16}}},
+      {"rope_scaling", {{"type", "linear"}}},
+      {"rope_scaling", {{"type", "longrope"}, {"short_factor", {1}}, {"long_factor", {1}}}},
       {"rope_scaling", {{"type", "yarn"}, {"factor", 16}, {"short_factor", {1}}}},
       {"partial_rotary_factor", 0.5},
       {"rope_parameters", {{"full_attention", {{"rope_theta", 1e5}}}}},

@@ -18,45 +18,6 @@ using namespace generate;
 
 using Ids = std::vector<std::uint32_t>;
 
-std::vector<Request> greedy_requests(const std::vector<Ids>& prompts, std::int64_t max_tokens) {
-  std::vector<Request> requests;
-  for (const Ids& prompt : prompts) requests.push_back(greedy(prompt, max_tokens));
-  return requests;
-}
-
-class EqualsUncached : public ::testing::TestWithParam<SmallOptions> {};
-
-TEST_P(EqualsUncached, AloneAndAmongOthersInChunksOfPrompts) {
-  const SmallModel small(GetParam());
-  constexpr std::int64_t kNew = 6;
-  const auto prompts = random_prompts(32, 1, 40);
-  std::vector<Ids> expected;
-  for (const Ids& prompt : prompts) expected.push_back(small.greedy_uncached(prompt, kNew));
-
-  const EngineConfig whole{.prompt_tokens = 4096, .prompt_tokens_while_decoding = 4096};
-  const EngineConfig pieces{.prompt_tokens = 7, .prompt_tokens_while_decoding = 3};
-  for (const std::int64_t batch : {1, 8, 32}) {
-    for (EngineConfig config : {whole, pieces}) {
-      config.max_batch = batch;
-      GenerationEngine engine(*small.model, small.tokenizer, config);
-      const auto answers = answer_all(engine, greedy_requests(prompts, kNew));
-      for (std::size_t i = 0; i < prompts.size(); ++i) {
-        EXPECT_EQ(ids_of(answers[i]), expected[i])
-            << "batch " << batch << ", prompt " << i << ", chunks of " << config.prompt_tokens;
-        EXPECT_EQ(answers[i].finish, FinishReason::length);
-      }
-      EXPECT_EQ(engine.counters().kv_blocks_used, 0);
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, EqualsUncached,
-    ::testing::Values(SmallOptions{}, SmallOptions{.preset = "minimind-2", .tie = false},
-                      SmallOptions{
-                          .rope_scaling = "yarn,factor=4,original_max_position_embeddings=32"},
-                      SmallOptions{.lora_rank = 3}));
-
 /// 1 MiB has 32 blocks of the fp64 model, or 512 tokens.
 EngineConfig tight_budget() {
   return {.kv_cache_mib = 1, .prompt_tokens = 64, .share_prefixes = false};

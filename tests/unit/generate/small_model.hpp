@@ -20,7 +20,8 @@ struct SmallOptions {
   bool tie = true;
   std::string rope_scaling = {};
   std::int64_t lora_rank = 0;
-  std::int64_t padding = 0;  // rows of the embedding without a token
+  std::int64_t padding = 0;                       // rows of the embedding without a token
+  void (*change)(model::ModelConfig&) = nullptr;  // changes the config before it is resolved
 };
 
 /// A random model with the vocabulary of small_tokenizer.
@@ -37,6 +38,7 @@ struct SmallModel {
     config.max_seq_len = 256;
     config.tie_embeddings = options.tie;
     config.rope_scaling = options.rope_scaling;
+    if (options.change != nullptr) options.change(config);
     model::resolve(config, static_cast<std::int64_t>(tokenizer.vocab_size()) + options.padding);
     model::TransformerOptions model_options;
     model_options.path = options.dtype == at::kDouble ? ops::Path::plain : ops::Path::fast;
@@ -50,6 +52,7 @@ struct SmallModel {
     at::manual_seed(3);
     for (parallel::ParamId id = 0; id < registry.size(); ++id) {
       const at::Tensor weight = registry.main(id);
+      if (registry.spec(id).name.ends_with(".bias")) weight.normal_(0, 0.3);
       if (weight.dim() < 2) continue;
       if (registry.spec(id).name.ends_with("lora_B.weight")) weight.normal_(0, 0.1);
       weight.mul_(8.0);  // far from uniform, so that an error is visible
@@ -110,6 +113,13 @@ inline generate::Request greedy(std::vector<std::uint32_t> prompt, std::int64_t 
   request.max_tokens = max_tokens;
   request.sampling.temperature = 0;
   return request;
+}
+
+inline std::vector<generate::Request> greedy_requests(
+    const std::vector<std::vector<std::uint32_t>>& prompts, std::int64_t max_tokens) {
+  std::vector<generate::Request> requests;
+  for (const auto& prompt : prompts) requests.push_back(greedy(prompt, max_tokens));
+  return requests;
 }
 
 }  // namespace trireme::testing

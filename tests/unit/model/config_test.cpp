@@ -96,7 +96,13 @@ TEST(RopeScaling, TextsParseToWhatTheySay) {
   EXPECT_EQ(rope_scaling_text(parse_rope_scaling("")), "");
 
   const std::vector<std::pair<std::string, std::string>> cases{
-      {"linear,factor=2", "'linear' is not known"},
+      {"su,factor=2", "'su' is not known"},
+      {"linear", "factor is missing"},
+      {"dynamic,factor=2,original_max_position_embeddings=8,beta_fast=2", "no 'beta_fast'"},
+      {"longrope,factor=2,original_max_position_embeddings=8,short_factor=1",
+       "long_factor is missing"},
+      {"longrope,factor=2,original_max_position_embeddings=8,short_factor=1:x,long_factor=1",
+       "short_factor = '1:x'"},
       {"yarn", "factor is missing"},
       {"yarn,factor=2", "original_max_position_embeddings is missing"},
       {"yarn,factor=0.5,original_max_position_embeddings=8", "factor is below 1"},
@@ -299,7 +305,7 @@ TEST(ModelConfig, ItsQueriesSeeTheWholeDocumentUpToThemselves) {
   ModelConfig config = model_preset("minimind-3");
   resolve(config, 6400);
 
-  const ops::AttentionSetup setup = config.attention_setup({{0, 3, 9}});
+  const ops::AttentionSetup setup = config.attention_setup(0, {{0, 3, 9}});
 
   EXPECT_DOUBLE_EQ(setup.scale, 1 / std::sqrt(96.0));
   EXPECT_EQ(setup.bounds, (ops::RowBounds{{0, 3, 9}}));

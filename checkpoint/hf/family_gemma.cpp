@@ -1,0 +1,85 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/hf/hf_family.hpp"
+
+/// Gemma 3 (text). The file stores the weights of norms minus 1. Layers with a window have rotary
+/// frequencies of their own.
+namespace trireme::checkpoint {
+namespace {
+
+/// Reads the base of the frequencies in layers with a window.
+double local_theta(const Json& config, HfReader& reader) {
+  const double theta = reader.number(config, "rope_local_base_freq", 10000.0);
+  const Json parameters = config.value("rope_parameters", Json());
+  if (!parameters.is_object()) return theta;
+  const Json local = parameters.value("sliding_attention", Json());
+  if (!local.is_object()) return theta;
+  if (local.value("rope_type", Json("default")) != "default")
+    reader.problem("rope_parameters",
+                   formatted(".sliding_attention = {} is not supported, its rope_type must be "
+                             "\"default\"",
+                             local.dump()));
+  return reader.number(local, "rope_theta", theta);
+}
+
+void read_gemma3(const Json& config, HfReader& reader, model::ModelConfig& model) {
+  model.qk_norm = true;
+  model.post_norms = true;
+  model.embedding_scale = std::sqrt(static_cast<double>(model.hidden_size));
+  read_attention_bias(reader, model);
+  const std::int64_t scale = reader.size("query_pre_attn_scalar", 256);
+  model.attention_scale_dim = scale == model.head_dim ? 0 : scale;
+  const bool is_null = config.contains("sliding_window") && config.at("sliding_window").is_null();
+  const std::int64_t window = is_null ? 0 : reader.size("sliding_window", 4096);
+  const std::int64_t pattern = reader.size("sliding_window_pattern", 6);
+  std::vector<bool> windows;
+  for (std::int64_t layer = 0; layer < model.num_layers; ++layer)
+    windows.push_back(pattern == 0 || (layer + 1) % pattern != 0);
+  read_layer_windows(config, reader, window, windows, model);
+  if (model.sliding_window > 0) model.local_rope_theta = local_theta(config, reader);
+}
+
+void write_gemma3(const model::ModelConfig& model, Json& json) {
+  json["hidden_activation"] = json.at("hidden_act");
+  json.erase("hidden_act");
+  json["attention_bias"] = model.qkv_bias;
+  json["query_pre_attn_scalar"] =
+      model.attention_scale_dim > 0 ? model.attention_scale_dim : model.head_dim;
+  put_window(model, json);
+  put_layer_types(model, json);
+  const double local = model.local_rope_theta > 0 ? model.local_rope_theta : model.rope_theta;
+  json["rope_local_base_freq"] = local;  // transformers 4
+  json["rope_parameters"] = {
+      {"full_attention", json.at("rope_parameters")},
+      {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local}}}};
+  json["final_logit_softcapping"] = nullptr;
+  json["attn_logit_softcapping"] = nullptr;
+  json["use_bidirectional_attention"] = false;
+}
+
+}  // namespace
+
+const Family& gemma3_family() {
+  static const Family family{
+      .model_type = "gemma3_text",
+      .architecture = "Gemma3ForCausalLM",
+      .defaults = {.num_kv_heads = 4,
+                   .head_dim = 256,
+                   .max_positions = 131072,
+                   .rope_theta = 1e6,
+                   .tie_embeddings = true,
+                   .activation = "gelu_pytorch_tanh"},
+      .activation_key = "hidden_activation",
+      .keys = {"attention_bias", "sliding_window", "layer_types"},
+      .renamed = {{".post_attention_layernorm.", ".pre_feedforward_layernorm."},
+                  {".attention_output_norm.", ".post_attention_layernorm."},
+                  {".mlp_output_norm.", ".post_feedforward_layernorm."}},
+      .norm_offset = 1,
+      .rope_by_layer_type = true,
+      .read = read_gemma3,
+      .write = write_gemma3};
+  return family;
+}
+
+}  // namespace trireme::checkpoint

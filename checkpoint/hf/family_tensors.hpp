@@ -1,0 +1,35 @@
+#pragma once
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/exchange/import_weights.hpp"
+#include "checkpoint/exchange/safetensors.hpp"
+#include "checkpoint/hf/hf_family.hpp"
+
+/// Converts the tensors of a model between the names and shapes of hf_tensors and those of a
+/// family's files: other names, several linears in one tensor, norms with an offset.
+///
+/// With a partial rotary embedding, transformers rotates element i of a head with i + R / 2, where
+/// R elements are rotated. Trireme always rotates i with i + D / 2 and leaves the other pairs as
+/// they are. Therefore the rows of queries and keys are stored in another order, which changes no
+/// attention score.
+namespace trireme::checkpoint {
+
+/// Returns the tensors of a file by the names of hf_tensors. Other tensors stay. Throws Error(data)
+/// naming every fused tensor that is missing and every tensor with a wrong shape.
+WeightSource from_family(const Family& family, const model::ModelConfig& config,
+                         WeightSource weights, const std::string& where);
+
+/// Returns the tensors of an export in `dtype`. `weights(dtype)` returns them with the names of
+/// hf_tensors.
+std::vector<SafetensorsSource> to_family(
+    const Family& family, const model::ModelConfig& config, DType dtype,
+    const std::function<std::vector<SafetensorsSource>(DType)>& weights);
+
+/// Returns why adapters cannot be exchanged as PEFT directories with models of this model_type; "" if
+/// they can.
+std::string hf_adapter_problem(std::string_view model_type, const model::ModelConfig& config);
+
+}  // namespace trireme::checkpoint

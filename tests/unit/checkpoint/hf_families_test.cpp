@@ -1,0 +1,136 @@
+/// Tests the table of model families: every family reads what it writes, refuses what it does not
+/// support, and names tensors that do not fit. families.py compares the families with transformers.
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/hf/family_tensors.hpp"
+#include "checkpoint/hf/hf_family.hpp"
+#include "unit/checkpoint/hf_models.hpp"
+#include "unit/checkpoint/one_rank.hpp"
+
+namespace trireme::checkpoint {
+namespace {
+
+using namespace test;
+
+/// Returns a small model that fits the family.
+model::ModelConfig fitting(std::string_view model_type) {
+  model::ModelConfig config = small(model_type.starts_with("qwen3"), false);
+  config.qk_norm = model_type.starts_with("qwen3") || model_type == "gemma3_text";
+  config.qkv_bias = model_type == "qwen2";
+  config.mlp_bias = model_type == "llama" || model_type == "smollm3";
+  if (model_type == "qwen3_moe" || model_type == "mixtral") {
+    config.moe.num_experts = 4;
+    config.moe.moe_intermediate_size = config.intermediate_size;
+    config.moe.router_aux_loss = "micro_batch";
+  }
+  if (model_type == "mistral" || model_type == "phi3") config.sliding_window = 64;
+  if (model_type == "phi3") config.rotary_dim = 4;
+  if (model_type == "smollm3") config.no_rope_layers = "1";
+  if (model_type == "gemma3_text") {
+    config.post_norms = true;
+    config.embedding_scale = std::sqrt(32.0);
+    config.sliding_window = 64;
+    config.full_attention_layers = "1";
+    config.local_rope_theta = 100;
+    config.attention_scale_dim = 9;
+    config.activation = "gelu_tanh";
+  }
+  return config;
+}
+
+TEST(HuggingFaceFamilies, EachExportsAndImportsItsOwn) {
+  for (const Family* family : hf_families()) {
+    const std::string type(family->model_type);
+    SCOPED_TRACE(type);
+    const TempDirectory folder;
+    save_model(folder / "run", fitting(type), 2, {{kHfFamilyValue, type}});
+    export_command_alone({.checkpoint = folder / "run", .output = folder / "hf"});
+    EXPECT_EQ(read_json(folder / "hf/config.json").at("model_type"), type);
+
+    import_command({.hf = folder / "hf", .output = folder / "back"});
+    export_command_alone({.checkpoint = folder / "back", .output = folder / "again"});
+
+    if (family->norm_offset == 0) {
+      EXPECT_EQ(checkpoint_hash_alone(folder / "back"), checkpoint_hash_alone(folder / "run"));
+      EXPECT_EQ(read_file(folder / "hf/model.safetensors"),
+                read_file(folder / "again/model.safetensors"));
+    }
+    EXPECT_EQ(read_file(folder / "hf/config.json"), read_file(folder / "again/config.json"));
+  }
+}
+
+TEST(HuggingFaceFamilies, EachRefusesKeysOfOthersByName) {
+  const std::vector<std::pair<std::string, Json>> keys{
+      {"attention_bias", true},          {"mlp_bias", true},
+      {"use_sliding_window", true},      {"sliding_window", 8},
+      {"no_rope_layers", {0, 1}},        {"num_local_experts", 4},
+      {"partial_rotary_factor", 0.5},    {"final_logit_softcapping", 30.0},
+      {"attn_logit_softcapping", 50.0},  {"quantization_config", {{"bits", 4}}},
+      {"router_jitter_noise", 0.1},      {"use_bidirectional_attention", true},
+      {"layer_types", {"chunked", "x"}}, {"resid_pdrop", 0.1}};
+  for (const Family* family : hf_families()) {
+    const model::ModelConfig model = fitting(family->model_type);
+    const Json good = parse_json(hf_config_text(model, DType::f32, {}, family->model_type), "c");
+    for (const auto& [key, value] : keys) {
+      const bool reads = std::ranges::find(family->keys, key) != family->keys.end() ||
+                         (key == "partial_rotary_factor" && family->partial_rotary);
+      if (reads && key != "layer_types") continue;
+      Json config = good;
+      config[key] = value;
+      const std::string text =
+          message_of(ErrorKind::data, [&] { (void)model_from_hf(config, "config.json"); });
+      EXPECT_NE(text.find(key), std::string::npos) << family->model_type << " " << key << text;
+    }
+    Json usual = good;
+    usual["layer_types"] = {"full_attention", "full_attention"};
+    if (model.full_attention_layers.empty()) (void)model_from_hf(usual, "config.json");
+  }
+}
+
+TEST(HuggingFaceFamilies, AModelThatNoFamilyCanExpressIsRefused) {
+  model::ModelConfig config = small(false, false);
+  config.embedding_scale = 3;
+  EXPECT_EQ(hf_family_problem(config), "model.embedding_scale = 3");
+  config.embedding_scale = 1;
+  EXPECT_EQ(hf_family_problem(config), "");
+  EXPECT_EQ(hf_family(config).model_type, "llama");
+  config.qkv_bias = true;
+  EXPECT_EQ(hf_family(config).model_type, "qwen2");
+  EXPECT_EQ(hf_family(config, "mistral").model_type, "qwen2") << "Mistral has no biases";
+}
+
+TEST(HuggingFaceFamilies, FusedTensorsThatDoNotFitAreNamed) {
+  const TempDirectory folder;
+  save_model(folder / "run", fitting("phi3"), 1, {{kHfFamilyValue, "phi3"}});
+  export_command_alone({.checkpoint = folder / "run", .output = folder / "hf"});
+  Json config = read_json(folder / "hf/config.json");
+  config["num_key_value_heads"] = 4;
+  overwrite(folder / "hf/config.json", config.dump());
+  const std::string shape = message_of(
+      ErrorKind::data, [&] { import_command({.hf = folder / "hf", .output = folder / "back"}); });
+  EXPECT_NE(shape.find("model.layers.0.self_attn.qkv_proj.weight: shape [64, 32] of f32, the "
+                       "model's is [96, 32]"),
+            std::string::npos)
+      << shape;
+  config["num_key_value_heads"] = 2;
+  config["num_hidden_layers"] = 3;
+  overwrite(folder / "hf/config.json", config.dump());
+  const std::string missing = message_of(
+      ErrorKind::data, [&] { import_command({.hf = folder / "hf", .output = folder / "back"}); });
+  EXPECT_NE(missing.find("missing: model.layers.2.mlp.gate_up_proj.weight"), std::string::npos)
+      << missing;
+}
+
+/// Adapters of q_proj have no place in a model of transformers with fused linears.
+TEST(HuggingFaceFamilies, AdaptersOfFusedLinearsAreRefused) {
+  EXPECT_NE(hf_adapter_problem("phi3", small(false, false)), "");
+  EXPECT_NE(hf_adapter_problem("", fitting("phi3")), "") << "rows in another order";
+  EXPECT_EQ(hf_adapter_problem("gemma3_text", fitting("gemma3_text")), "");
+  EXPECT_EQ(hf_adapter_problem("", small(false, false)), "");
+}
+
+}  // namespace
+}  // namespace trireme::checkpoint

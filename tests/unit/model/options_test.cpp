@@ -1,0 +1,113 @@
+/// Tests the options of a model that most models do not set.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+
+#include "core/error.hpp"
+#include "model/config.hpp"
+#include "model/rope_scaling.hpp"
+
+namespace trireme::model {
+namespace {
+
+/// Returns the error of a config with a vocabulary of 500; "" if it is valid.
+std::string error_of(ModelConfig config) {
+  try {
+    resolve(config, 500);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ModelConfig, OptionsThatCannotBeAreNamed) {
+  const auto wrong = [](const std::function<void(ModelConfig&)>& change, const char* words) {
+    ModelConfig config = model_preset("tiny");
+    change(config);
+    EXPECT_NE(error_of(config).find(words), std::string::npos) << error_of(config);
+  };
+  wrong([](ModelConfig& c) { c.rotary_dim = 3; }, "model.rotary_dim = 3, must be even");
+  wrong([](ModelConfig& c) { c.rotary_dim = 34; }, "[0, model.head_dim = 32]");
+  wrong([](ModelConfig& c) { c.sliding_window = -1; }, "model.sliding_window = -1");
+  wrong([](ModelConfig& c) { c.full_attention_layers = "1"; }, "set model.sliding_window");
+  wrong([](ModelConfig& c) { c.local_rope_theta = 10; }, "set model.sliding_window");
+  wrong([](ModelConfig& c) { c.local_rope_theta = -1; }, "model.local_rope_theta = -1");
+  wrong([](ModelConfig& c) { c.no_rope_layers = "0,4"; }, "below model.num_layers = 4");
+  wrong([](ModelConfig& c) { c.embedding_scale = 0; }, "model.embedding_scale = 0");
+  for (const char* list : {"1,", "1,1", "2,1", "-1", "a", ",", "1-3"})
+    wrong([list](ModelConfig& c) { c.no_rope_layers = list; },
+          "must be a list of ascending layers");
+  ModelConfig experts = model_preset("minimind-3-moe");
+  experts.mlp_bias = true;
+  EXPECT_NE(error_of(experts).find("model.mlp_bias = true"), std::string::npos);
+}
+
+TEST(ModelConfig, CountsTheParametersOfItsOptions) {
+  ModelConfig config = model_preset("tiny");  // 4 layers, width 128, 4 + 2 + 2 heads of 32
+  resolve(config, 500);
+  const std::int64_t before = config.num_parameters();
+  config.qkv_bias = true;
+  EXPECT_EQ(config.num_parameters() - before, 4 * 8 * 32);
+  config.attention_output_bias = true;
+  EXPECT_EQ(config.num_parameters() - before, 4 * (8 * 32 + 128));
+  config.post_norms = true;
+  EXPECT_EQ(config.num_parameters() - before, 4 * (8 * 32 + 3 * 128));
+  config.mlp_bias = true;
+  EXPECT_EQ(config.num_parameters() - before,
+            4 * (8 * 32 + 4 * 128 + 2 * config.intermediate_size));
+}
+
+TEST(ModelConfig, AWindowLimitsTheKeysOfItsLayers) {
+  ModelConfig config = model_preset("tiny");
+  config.sliding_window = 100;
+  config.full_attention_layers = "1,3";
+  config.no_rope_layers = "1";
+  config.attention_scale_dim = 9;
+  resolve(config, 500);
+
+  EXPECT_EQ(config.attention_setup(0).window, 100);
+  EXPECT_EQ(config.attention_setup(1).window, 0);
+  EXPECT_DOUBLE_EQ(config.attention_setup(1).scale, 1.0 / 3);
+  EXPECT_EQ(config.keys_of_last_query(512), 2 * 100 + 2 * 512);
+  EXPECT_EQ(config.keys_of_last_query(64), 4 * 64);
+  EXPECT_TRUE(config.has_rope(0));
+  EXPECT_FALSE(config.has_rope(1));
+}
+
+TEST(RopeScaling, LongropeFollowsTheLongestText) {
+  const RopeScaling scaling = parse_rope_scaling(
+      "longrope,factor=4,original_max_position_embeddings=64,short_factor=1:2,long_factor=4:8");
+  EXPECT_EQ(scaling.attention_factor, std::sqrt(1 + std::log(4.0) / std::log(64.0)));
+  EXPECT_EQ(rope_scaling_text(parse_rope_scaling(rope_scaling_text(scaling))),
+            rope_scaling_text(scaling));
+  const auto plain = rope_frequencies(4, 100.0, {});
+  EXPECT_EQ(rope_frequencies(4, 100.0, scaling, 64), (std::vector<double>{plain[0], plain[1] / 2}));
+  EXPECT_EQ(rope_frequencies(4, 100.0, scaling, 65),
+            (std::vector<double>{plain[0] / 4, plain[1] / 8}));
+  EXPECT_EQ(rope_frequencies(4, 100.0, parse_rope_scaling("linear,factor=5")),
+            (std::vector<double>{plain[0] / 5, plain[1] / 5}));
+}
+
+TEST(RopeScaling, KindsThatDoNotFitTheModelAreNamed) {
+  ModelConfig config = model_preset("tiny");
+  config.max_seq_len = 9;
+  config.rope_scaling = "dynamic,factor=2,original_max_position_embeddings=8";
+  EXPECT_NE(error_of(config).find("model.max_seq_len = 9 with dynamic RoPE scaling must be at most "
+                                  "original_max_position_embeddings = 8"),
+            std::string::npos)
+      << error_of(config);
+  config.max_seq_len = 8;
+  EXPECT_EQ(error_of(config), "");
+  config.rope_scaling =
+      "longrope,factor=4,original_max_position_embeddings=64,short_factor=1:2,long_factor=4:8";
+  EXPECT_NE(error_of(config).find("short_factor has 2 numbers, must be 16"), std::string::npos)
+      << error_of(config);
+  config.rotary_dim = 4;
+  EXPECT_EQ(error_of(config), "");
+}
+
+}  // namespace
+}  // namespace trireme::model
