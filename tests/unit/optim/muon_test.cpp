@@ -275,7 +275,7 @@ void declare_split(parallel::ParamRegistry& registry) {
   registry.declare({.name = "norm", .shape = {3}, .decay = false});
   registry.declare(
       {.name = "keys", .shape = {6, 7}, .split = DimSplit{.dim = 0, .grain = 2, .readers = 9}});
-  registry.declare({.name = "whole", .shape = {20, 4}});
+  registry.declare({.name = "whole", .shape = {50, 7}});
   registry.declare({.name = "stack", .shape = {3, 2, 5, 4}, .split = DimSplit{.dim = 2}});
 }
 
@@ -349,7 +349,7 @@ TEST(MatrixExchange, GathersEveryMatrixOnOneOwnerAndScattersItToAllHolders) {
     EXPECT_TRUE(state.equal(expected));
   });
   const std::map<std::pair<std::int64_t, std::int64_t>, int> all{
-      {{10, 3}, 1}, {{6, 50}, 1}, {{6, 7}, 1}, {{20, 4}, 1}, {{5, 4}, 6}};
+      {{10, 3}, 1}, {{6, 50}, 1}, {{6, 7}, 1}, {{50, 7}, 1}, {{5, 4}, 6}};
   EXPECT_EQ(owned, all);
 }
 
