@@ -97,7 +97,7 @@ def make_model(name, values):
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             is_norm = parameter.dim() == 1 and not key.endswith("bias")
-            parameter.copy_(torch.randn_like(parameter) * 0.15 + (1.0 if is_norm and "Gemma" not in name else 0.0))
+            parameter.copy_(torch.randn_like(parameter) * (0.72 / config.hidden_size) ** 0.5 + (1.0 if is_norm and "Gemma" not in name else 0.0))
             if is_norm:  # a checkpoint has Gemma's norms as 1 + w, which has to be exact in fp32
                 parameter.copy_((parameter * 1024).round() / 1024)
     return model
