@@ -43,8 +43,8 @@ struct Family {
   std::string_view activation_key = "hidden_act";
   /// Keys that change the computation and that `read` understands. All other such keys must be off.
   std::vector<std::string_view> keys;
-  std::vector<FusedLinear> fused;
-  std::vector<RenamedPart> renamed;
+  std::vector<FusedLinear> fused{};
+  std::vector<RenamedPart> renamed{};
   double norm_offset = 0;           // the file stores the weights of norms minus this number
   bool partial_rotary = false;      // partial_rotary_factor is supported
   bool rope_by_layer_type = false;  // rope_parameters has an object for each type of layer

@@ -33,9 +33,10 @@ struct PackConfig {
   static void fields(Self& self, Visit&& visit) {
     visit("tokenizer", self.tokenizer, kTokenizerPathHelp,
           {.placeholder = "DIR|FILE", .required = true});
-    visit("input", self.inputs,
-          "jsonl inputs or JSON arrays, plain or as .gz or .zst: files, directories, patterns; in order",
-          {.placeholder = "FILE...", .required = true});
+    visit(
+        "input", self.inputs,
+        "jsonl inputs or JSON arrays, plain or as .gz or .zst: files, directories, patterns; in order",
+        {.placeholder = "FILE...", .required = true});
     visit("output", self.output, "output directory: new, empty, or of the same pack",
           {.placeholder = "DIR", .required = true});
     visit("seq_len", self.seq_len,

@@ -20,7 +20,7 @@ std::vector<RankTimes> read_rank_times(const std::filesystem::path& file) {
     if (parser.parse(line).get(object) != simdjson::SUCCESS ||
         object["rank"].get(rank) != simdjson::SUCCESS || rank < 0)
       continue;
-    (void)object["attempt"].get(its_attempt);
+    if (object["attempt"].get(its_attempt) != simdjson::SUCCESS) its_attempt = 0;
     if (its_attempt < attempt) continue;
     if (its_attempt > attempt) ranks.clear();
     attempt = its_attempt;

@@ -139,7 +139,9 @@ class Rollouts final : public train::SampleSource {
   [[nodiscard]] data::Batch make(std::int64_t index) const {
     const at::NoGradGuard no_grad;
     const std::int64_t updates = context_.config.train.global_batch;
-    data::Batch batch{.B = 1, .T = kLength};
+    data::Batch batch;
+    batch.B = 1;
+    batch.T = kLength;
     for (std::int64_t i = 0; i < kLength; ++i) {
       batch.tokens.push_back((now_.answers + 7 * index + 3 * i) %
                              context_.model.config().vocab_size);

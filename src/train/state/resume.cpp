@@ -13,12 +13,26 @@ namespace trireme::train {
 namespace {
 
 /// Sections and keys that may differ between attempts of one run. All other keys must agree.
-constexpr auto kMayDiffer = std::to_array<std::string_view>(
-    {"parallel.", "checkpoint.", "data.", "metrics.", "model.preset", "train.steps", "train.epochs",
-     "train.num_samples", "train.micro_batch", "train.accumulation", "train.device",
-     "train.log_every", "train.metrics_every", "train.eval_every", "train.threads",
-     "train.comm_timeout_s", "train.start_timeout_s", "train.max_skipped_steps",
-     "train.hash_weights_every", "train.profile"});
+constexpr auto kMayDiffer = std::to_array<std::string_view>({"parallel.",
+                                                             "checkpoint.",
+                                                             "data.",
+                                                             "metrics.",
+                                                             "model.preset",
+                                                             "train.steps",
+                                                             "train.epochs",
+                                                             "train.num_samples",
+                                                             "train.micro_batch",
+                                                             "train.accumulation",
+                                                             "train.device",
+                                                             "train.log_every",
+                                                             "train.metrics_every",
+                                                             "train.eval_every",
+                                                             "train.threads",
+                                                             "train.comm_timeout_s",
+                                                             "train.start_timeout_s",
+                                                             "train.max_skipped_steps",
+                                                             "train.hash_weights_every",
+                                                             "train.profile"});
 
 struct LaterKey {
   std::string_view key;
