@@ -50,8 +50,7 @@ void add_pack_command(config::CommandLine& line, comm::Launch& launch) {
           "trireme-data pack --kind sft --template minimind-v3 --tokenizer tok --input sft.jsonl "
           "--output data/sft")
       .example(
-          "trireme-data pack --kind sft --format alpaca --template chatml --tokenizer tok "
-          "--input alpaca.json --output data/alpaca")
+          "trireme-data pack --config sft.toml --format alpaca --input a.json --output data/alpaca")
       .example("trireme-data pack --tokenizer tok --input corpus --output data/train --part 2/4")
       .example("trireme-data pack --config sft.toml --seq-len 4096 --output data/sft4k")
       .ranks(config::Ranks::all)
