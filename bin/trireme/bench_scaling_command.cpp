@@ -90,6 +90,9 @@ void complete(ScalingSettings& settings, config::ConfigSet& keys) {
         "give either --strong (constant global batch) or --weak (constant batch per rank)");
   settings.ranks = read_ranks("--ranks", settings.ranks_text, problems);
   settings.predict = read_ranks("--predict", settings.predict_text, problems);
+  for (const int ranks : settings.predict)
+    if (std::ranges::find(settings.ranks, ranks) != settings.ranks.end())
+      problems.add("--predict", ranks, "is measured already (--ranks)");
   if (settings.ranks.empty()) problems.add("--ranks", "''", "must name at least one number");
   if (settings.strong && !settings.ranks.empty()) set_strong_batch(settings, keys);
   settings.bench.complete(keys);

@@ -24,7 +24,7 @@ settings_files() {
 }
 
 # Sources the settings files; a later file wins over an earlier one. Then restores the variables of the environment of `sbatch`, which
-# wins over all files. Ends the script with 2 if a file cannot be read.
+# wins over all files. Ends the script with 2 if a file cannot be read or has a wrong syntax.
 read_settings() {
   local file name files=() given=()
   for name in $(compgen -e); do
@@ -36,8 +36,15 @@ read_settings() {
       printf 'error: the settings file %s cannot be read. Make it a readable file, or delete it (TRIREME_ENV=%s)\n' "$file" "${TRIREME_ENV:-}" >&2
       exit 2
     fi
+    if ! bash -n "$file"; then
+      printf 'error: the settings file %s has a wrong syntax; the lines above name the place\n' "$file" >&2
+      exit 2
+    fi
+    # A line such as `[[ -d /scratch ]] && export ...` may be false, so a failed command does not end the script.
+    set +eu
     # shellcheck source=/dev/null
     source "$file"
+    set -eu
   done
   for name in "${given[@]}"; do export "${name?}"; done
 }

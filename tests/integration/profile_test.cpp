@@ -86,6 +86,13 @@ TEST_F(Profile, TracesChosenStepsOfEachRankAndTheirPhasesAddUpToTheStep) {
             std::string::npos);
 }
 
+TEST_F(Profile, MayBeginWithTheFirstStepOfAnAttempt) {
+  ASSERT_EQ(pretrain("first", {"--train.steps", "3", "--profile", "steps=1:2"}).code, 0);
+
+  EXPECT_EQ(read("first", "steps-1-2/rank-00000.phases.json")["num_steps"], 2);
+  EXPECT_TRUE(fs::exists(path("first") / "layout.json")) << "step 3 is recorded";
+}
+
 TEST_F(Profile, AFileProfilesALiveRunAndAWrongOneIsAWarning) {
   const auto process =
       start("live", {"--train.steps", "200000", "--metrics.sinks", "none"}, {.ranks = 2});

@@ -12,7 +12,7 @@ set_=tests/package/v0.1.0/tokens
 checkpoint=tests/package/v0.1.0/step-000000003
 
 a_token_set_is_read() {
-  expect_match "trireme-data verify" 'good, 1 shards, 5041 tokens' "$("$bin/trireme-data" verify "$set_" 2>&1 || true)"
+  expect_match "trireme-data verify" 'good, 1 shard, 5041 tokens' "$("$bin/trireme-data" verify "$set_" 2>&1 || true)"
 }
 
 a_checkpoint_is_read() {

@@ -57,18 +57,27 @@ bool trains_in(const fs::path& process, const RunDirectory& folder) {
   return false;
 }
 
+/// Returns the file name of the program that a process runs; "" if it is not known. The file may be
+/// another version, or replaced since the process began.
+std::string program_name(const fs::path& process) {
+  constexpr std::string_view kReplaced = " (deleted)";
+  std::error_code code;
+  std::string name = fs::read_symlink(process / "exe", code).filename().string();
+  if (name.ends_with(kReplaced)) name.resize(name.size() - kReplaced.size());
+  return name;
+}
+
 /// Sends SIGUSR1 to the ranks on this machine that run this program. Returns their number.
 int ask_local_ranks(const RunDirectory& folder) {
   std::error_code code;
-  const fs::path program = fs::read_symlink("/proc/self/exe", code);
+  const std::string program = program_name("/proc/self");
   int asked = 0;
   for (fs::directory_iterator it("/proc", code), end; !code && it != end; it.increment(code)) {
     const std::string name = it->path().filename().string();
     int pid = 0;
     const auto [rest, wrong] = std::from_chars(name.data(), name.data() + name.size(), pid);
     if (wrong != std::errc{} || rest != name.data() + name.size() || pid <= 1) continue;
-    std::error_code gone;
-    if (fs::read_symlink(it->path() / "exe", gone) != program || gone) continue;
+    if (program.empty() || program_name(it->path()) != program) continue;
     if (trains_in(it->path(), folder) && ::kill(pid, SIGUSR1) == 0) ++asked;
   }
   return asked;

@@ -34,6 +34,9 @@ class StepProfile final : public RangeObserver {
   /// profile before its first step and ends it after its last one. Collective.
   void step_ended(std::int64_t step);
 
+  /// Returns true if the next step is profiled on any rank. Equal on all ranks.
+  [[nodiscard]] bool is_active() const { return active_; }
+
   /// Ends an active profile early, for a run that stops. Collective.
   void finish();
 

@@ -229,7 +229,8 @@ bool do_step(TrainingRun& run) {
   const double lr = optim::learning_rate(config.optim, step, config.train.steps);
 
   std::optional<UpdateCount> count;
-  if (!is_recorded(run)) count.emplace(run.model.step);
+  // The count and Kineto use the same slot of LibTorch's thread-local debug information.
+  if (!is_recorded(run) && !run.profile.is_active()) count.emplace(run.model.step);
   if (step < config.train.steps) run.model.samples->prepare_next();
   const double waited_before_s = waited_s(run);
   const Timer update_time;

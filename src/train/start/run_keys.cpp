@@ -9,6 +9,7 @@
 #include "checkpoint/maintenance/model_path.hpp"
 #include "core/join.hpp"
 #include "core/number.hpp"
+#include "optim/muon.hpp"
 #include "optim/optimizer.hpp"
 #include "train/report/sinks.hpp"
 
@@ -86,6 +87,22 @@ void resolve_optimizer_keys(const optim::OptimConfig& optim, config::ConfigSet& 
   keys.apply_preset(defaults, "default");
 }
 
+/// Makes the own learning rates of the optimizer (`matrix_lr`) follow optim.lr, for commands that
+/// have a small rate of their own because they continue from a trained model.
+void follow_run_rate(const std::string& optimizer, const std::string& origin,
+                     config::ConfigSet& keys) {
+  optim::OptimConfig config = optim::optimizer_defaults(optimizer);
+  for (optim::OptimizerKey& key : config.keys)
+    if (key.name.ends_with("_lr")) key.value = optim::kRateOfRun;
+  const std::vector<optim::OptimizerKey> own = optim::keys_of_optimizer(optimizer);
+  std::vector<Field> rates = fields_of(kOptimSection, config);
+  std::erase_if(rates, [&](const Field& field) {
+    const std::string name(config::name_of(field.key));
+    return !name.ends_with("_lr") || !has_key(own, name);
+  });
+  keys.apply_preset(rates, origin);
+}
+
 }  // namespace
 
 std::unique_ptr<config::ConfigSet> make_run_keys(RunConfig& config,
@@ -141,12 +158,14 @@ void finish_task_keys(Task& task, std::string_view name, RunConfig& config, conf
   check_task(name, start);
   task.make_paths_absolute();
   if (!task.trains_adapters()) remove_lora_keys(name, keys);
-  if (const auto lr = config.lora.on() ? kLoraLr : task.default_lr()) {
+  const std::string origin = formatted("default of {}", name);
+  const auto lr = config.lora.on() ? kLoraLr : task.default_lr();
+  if (lr) {
     optim::OptimConfig own;
     own.lr = *lr;
     std::vector<Field> fields = fields_of("optim", own);
     std::erase_if(fields, [](const Field& field) { return field.key != "optim.lr"; });
-    keys.apply_preset(fields, formatted("default of {}", name));
+    keys.apply_preset(fields, origin);
   }
   task.choose_defaults(keys);
   if (task.needs_start()) check_init(name, config, start, keys);
@@ -157,6 +176,7 @@ void finish_task_keys(Task& task, std::string_view name, RunConfig& config, conf
                                   checkpoint::kModelPathHelp));
   }
   finish_run_keys(config, keys, start);
+  if (lr) follow_run_rate(config.optim.name, origin, keys);
   task.check(keys.problems());
 }
 

@@ -78,7 +78,7 @@ TEST_F(SinksTest, TheNamedOnesAreOpened) {
         std::tuple{"none", 0U, false}}) {
     const job::RunDirectory folder{at(sinks)};
     std::filesystem::create_directory(folder.root);
-    const auto opened = make_sinks({.sinks = sinks}, {.folder = folder});
+    const auto opened = make_sinks({.sinks = sinks, .keys = {}}, {.folder = folder});
     for (const auto& sink : opened) sink->write({MetricsLine::Kind::end, {}});
     EXPECT_EQ(opened.size(), count) << sinks;
     EXPECT_EQ(std::filesystem::exists(folder.metrics()), has_file) << sinks;

@@ -199,6 +199,16 @@ struct DpoKeys {
   RunStart start;
 };
 
+TEST(RunKeys, OwnRatesOfAnOptimizerFollowTheRateOfATaskThatContinuesAModel) {
+  EXPECT_EQ(DpoKeys(Given{{"optim.name", "muon"}}).keys->value("optim.matrix_lr"), "-1");
+  EXPECT_EQ(DpoKeys(Given{{"optim.name", "muon"}, {"optim.matrix_lr", "0.01"}})
+                .keys->value("optim.matrix_lr"),
+            "0.01");
+  EXPECT_EQ(DpoKeys(Given{{"optim.name", "muon"}}, {{"optim.matrix_lr", "0.02", "run"}})
+                .keys->value("optim.matrix_lr"),
+            "0.02");
+}
+
 TEST(DpoKeys, IpoComparesMeansUnlessSumsAreAskedFor) {
   EXPECT_EQ(DpoKeys(Given{}).keys->value("dpo.logprob"), "sum");
   EXPECT_EQ(DpoKeys(Given{}).keys->value("dpo.score"), "all");
