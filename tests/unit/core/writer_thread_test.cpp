@@ -53,9 +53,14 @@ TEST(WriterThread, AFullQueueDropsInexactTasksAndKeepsExactOnes) {
 
 TEST(WriterThread, AnErrorIsThrownOnceAndEndsTheExactTasks) {
   int done = 0;
+  std::promise<void> both_posted;
   WriterThread writer;
-  writer.post([] { fail(ErrorKind::resource, "no space left"); });
+  writer.post([&] {
+    both_posted.get_future().wait();
+    fail(ErrorKind::resource, "no space left");
+  });
   writer.post([&] { ++done; });
+  both_posted.set_value();
   EXPECT_EQ(error_of([&] { writer.drain(); }).kind(), ErrorKind::resource);
   writer.post([&] { ++done; });
   writer.post_inexact([&] { done += 10; });
