@@ -68,6 +68,16 @@ Heads heads_call(const at::Tensor& q, const HeadTables& tables, const QkNormRope
   return call;
 }
 
+/// Returns the part of the queries or keys `x`, without results.
+HeadsPart input_part(const at::Tensor& x, const at::Tensor& weight) {
+  HeadsPart part{};
+  part.x = x.data_ptr();
+  part.x_strides = strides_btHd(x);
+  part.weight = data_or_null(weight);
+  part.num_heads = x.size(2);
+  return part;
+}
+
 }  // namespace
 
 bool accepts_rope(const at::Tensor& q) {
@@ -90,13 +100,9 @@ std::pair<at::Tensor, at::Tensor> rope(const at::Tensor& q_in, const at::Tensor&
   const at::Tensor& q = inputs[0];
   Heads call = heads_call(q, tables, setup, aligned);
   for (std::size_t i = 0; i < 2; ++i) {
-    HeadsPart& part = call.parts[i];
-    part.x = inputs[i].data_ptr();
-    part.x_strides = strides_btHd(inputs[i]);
-    part.weight = data_or_null(weights[i]);
+    HeadsPart& part = call.parts[i] = input_part(inputs[i], weights[i]);
     part.out = out[i].data_ptr();
     part.out_strides = strides_bHtd(out[i]);
-    part.num_heads = inputs[i].size(2);
   }
   // Every group of threads has about two heads.
   const std::int64_t groups = kHeadThreads / call.lanes;
@@ -131,16 +137,12 @@ std::pair<at::Tensor, at::Tensor> rope_backward(const at::Tensor& grad_q, const 
   }
   Heads call = heads_call(q, tables, setup, aligned);
   for (std::size_t i = 0; i < 2; ++i) {
-    HeadsPart& part = call.parts[i];
-    part.x = inputs[i].data_ptr();
-    part.x_strides = strides_btHd(inputs[i]);
-    part.weight = data_or_null(weights[i]);
+    HeadsPart& part = call.parts[i] = input_part(inputs[i], weights[i]);
     part.grad = grads[i].data_ptr();
     part.grad_strides = strides_bHtd(grads[i]);
     part.out = slots[i].data_ptr();
     part.out_strides = strides_btHd(slots[i]);
     part.partial = data_of<float>(partial[i]);
-    part.num_heads = inputs[i].size(2);
   }
   call.tokens_per_block = chunks.rows;
   const bool has_norm = weights[0].defined() || weights[1].defined();

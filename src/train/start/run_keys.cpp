@@ -63,6 +63,16 @@ bool has_key(const std::vector<optim::OptimizerKey>& keys, const std::string& na
                      [&](const optim::OptimizerKey& key) { return key.name == name; });
 }
 
+/// Returns the keys in `config` that its optimizer has. They point to members of `config`.
+std::vector<Field> own_fields(optim::OptimConfig& config) {
+  const std::vector<optim::OptimizerKey> own = optim::keys_of_optimizer(config.name);
+  std::vector<Field> fields = fields_of(kOptimSection, config);
+  std::erase_if(fields, [&](const Field& field) {
+    return !has_key(own, std::string(config::name_of(field.key)));
+  });
+  return fields;
+}
+
 /// Applies the defaults of the chosen optimizer (`optim.name`) to keys that are not set, and
 /// removes keys that it does not have. Adds a problem if the command sets one of the removed keys.
 void resolve_optimizer_keys(const optim::OptimConfig& optim, config::ConfigSet& keys) {
@@ -80,11 +90,7 @@ void resolve_optimizer_keys(const optim::OptimConfig& optim, config::ConfigSet& 
                           formatted("is not a key of {}, which has {}", optim.name, own_names));
     }
   }
-  std::vector<Field> defaults = fields_of(kOptimSection, chosen);
-  std::erase_if(defaults, [&](const Field& field) {
-    return !has_key(own, std::string(config::name_of(field.key)));
-  });
-  keys.apply_preset(defaults, "default");
+  keys.apply_preset(own_fields(chosen), "default");
 }
 
 /// Makes the own learning rates of the optimizer (`matrix_lr`) follow optim.lr, for commands that
@@ -94,12 +100,8 @@ void follow_run_rate(const std::string& optimizer, const std::string& origin,
   optim::OptimConfig config = optim::optimizer_defaults(optimizer);
   for (optim::OptimizerKey& key : config.keys)
     if (key.name.ends_with("_lr")) key.value = optim::kRateOfRun;
-  const std::vector<optim::OptimizerKey> own = optim::keys_of_optimizer(optimizer);
-  std::vector<Field> rates = fields_of(kOptimSection, config);
-  std::erase_if(rates, [&](const Field& field) {
-    const std::string name(config::name_of(field.key));
-    return !name.ends_with("_lr") || !has_key(own, name);
-  });
+  std::vector<Field> rates = own_fields(config);
+  std::erase_if(rates, [](const Field& field) { return !field.key.ends_with("_lr"); });
   keys.apply_preset(rates, origin);
 }
 
