@@ -150,11 +150,11 @@ TEST(MicrobatchesTest, PairsAreShardedWithTheirTokens) {
     const parallel::Mesh mesh(world, {.cp = 2});
     const parallel::Microbatch own =
         parallel::shard_sequence(to_microbatch(two_pairs(), at::kCPU, 5, true), mesh);
-    const ops::RowPositions& places =
+    const ops::RowPositions& positions =
         own.positions_of_ranks[static_cast<std::size_t>(world.rank())];
     EXPECT_EQ(own.length(), 6);
     std::int64_t at = 0;
-    for (const ops::TokenRange& range : dropout_positions[0]) {
+    for (const ops::TokenRange& range : positions[0]) {
       for (std::int64_t i = range.first; i < range.first + range.length; ++i, ++at) {
         for (const auto field :
              {&parallel::Microbatch::sequence_of, &parallel::Microbatch::target_weights,
