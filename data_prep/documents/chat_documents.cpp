@@ -307,7 +307,9 @@ class ChatDocuments : public DocumentMaker {
     const std::vector<data::Span> rejected_spans = targets(chats_[1], cut.rejected_end);
     if (!found || !kind_.keeps(lengths, cut, chosen_spans, rejected_spans, cut_rule_)) {
       ++result.documents.counts.dropped;
-      if (has_targets(chats_[0]) && has_targets(chats_[1])) ++result.documents.counts.dropped_long;
+      const int num_trained = (has_targets(chats_[0]) ? 1 : 0) + (has_targets(chats_[1]) ? 1 : 0);
+      if (num_trained == (kind_.sample == data::SampleForm::answer ? 1 : 2))
+        ++result.documents.counts.dropped_long;
       return;
     }
     const bool answer_cut = cut.chosen_end < chosen.size() || cut.rejected_end < rejected.size();

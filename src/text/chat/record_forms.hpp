@@ -24,6 +24,7 @@ class RecordReader;
 enum class ChatForm {
   conversation,  // one conversation
   pair,          // two conversations, chosen and rejected
+  answer,        // the same, but one of them is only the prompt of the labeled answer in the other
   request,       // "messages" of a request to a model; no answer is needed
 };
 
@@ -57,6 +58,7 @@ struct RecordKind {
   std::string_view noun;              // "conversation", for messages
   // Each entry is a comma-separated list of keys. A record with all of the keys has this form.
   std::span<const std::string_view> marks;
+  std::string_view fields = "";  // the fields that a record has without --fields: "prompt,chosen"
   // The names that --fields accepts, for example "USER,ASSISTANT", and their number (0: --fields is
   // not allowed).
   std::string_view names = "";
