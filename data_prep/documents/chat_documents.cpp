@@ -232,7 +232,7 @@ class ChatDocuments : public DocumentMaker {
     for (std::int64_t copy = 0; copy < rules_.config.chat.copies; ++copy) {
       text::ChatDraw draw{result.file, record.position, static_cast<std::uint32_t>(copy), 0};
       for (std::uint32_t side = 0; side < conversations_.size(); ++side) {
-        draw.side = side;
+        draw.side = kind_.sample == data::SampleForm::answer ? 0 : side;
         if (const auto forged = make(conversations_[side], draw, chats_[side])) {
           return add_bad(record, formatted("a message contains the token {}", *forged), result);
         }

@@ -1,6 +1,7 @@
 #include "objective/kto.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <cmath>
@@ -30,7 +31,8 @@ void check_weight(std::string_view key, double value, Problems& problems) {
 void check(const KtoConfig& config, Problems& problems) {
   if (!(config.beta > 0 && config.beta <= kMostBeta))
     problems.add("kto.beta", config.beta, formatted("must be more than 0, at most {}", kMostBeta));
-  problems.one_of("kto.loss", config.loss, {kAnswerLosses.begin(), kAnswerLosses.end()});
+  problems.one_of("kto.loss", config.loss, 
+                  std::vector<std::string>(kAnswerLosses.begin(), kAnswerLosses.end()));
   check_weight("kto.desirable_weight", config.desirable_weight, problems);
   check_weight("kto.undesirable_weight", config.undesirable_weight, problems);
 }

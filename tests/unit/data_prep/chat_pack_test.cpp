@@ -247,7 +247,7 @@ TEST_F(ChatPack, RefusesWrongOptions) {
   EXPECT_EQ(error([](PackConfig& c) { c.documents.kind = "rl"; }),
             "--kind rl, must be pretrain, sft or dpo");
   EXPECT_EQ(error([](PackConfig& c) { c.documents.kind = "pretrain"; }),
-            "--template minimind-v3 requires --kind sft and dpo");
+            "--template minimind-v3 requires --kind sft, dpo and kto");
 }
 
 TEST_F(ChatPack, InspectShowsNoControlCharactersRaw) {

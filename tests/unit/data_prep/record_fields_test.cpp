@@ -216,7 +216,7 @@ TEST_F(FieldsOfRecords, EachWrongInputIsAnsweredWithAdviceThatFits) {
       {"pretrain", R"({"prompt": "q", "completion": "a"})",
        "it has the form prompt-completion, which --kind sft packs"},
       {"sft", R"({"prompt": [], "completion": []})", "field 'prompt' is an empty list"},
-      {"dpo", R"({"prompt": "q", "completion": "a", "label": true})", "it is a KTO record"},
+      {"dpo", R"({"prompt": "q", "completion": "a", "label": true})", "it is a labeled answer ('prompt', 'completion', 'label'), which --kind kto packs"},
       {"sft", R"({"question": "q", "answer": "a"})",
        "its texts are 'question', 'answer': name the two of a question and its answer, --fields"},
       {"sft", R"({"a": "q\udc00", "b": 1})", "no field 'conversations' (nor 'messages')"},
