@@ -11,7 +11,28 @@
 #include "text/unicode/utf8.hpp"
 
 namespace trireme::text {
+namespace chat_json {
+
+// The functions of the rows, in the files named *_forms.cpp.
+bool has_messages(const object& record);
+bool has_sharegpt(const object& record);
+bool has_alpaca(const object& record);
+bool has_prompt_completion(const object& record);
+bool has_preference(const object& record);
+bool has_label(const object& record);
+void read_alpaca(RecordReader& reader, const object& record, std::vector<Conversation>& into);
+void read_prompt_completion(RecordReader& reader, const object& record,
+                            std::vector<Conversation>& into);
+void read_preference(RecordReader& reader, const object& record, std::vector<Conversation>& into);
+void read_labeled(RecordReader& reader, const object& record, std::vector<Conversation>& into);
+
+}  // namespace chat_json
+
 namespace {
+
+/// Two conversations. One ends with a labeled answer, and the other is only the prompt of it. The
+/// chosen one, which comes first, has a desirable answer, and the rejected one an undesirable answer.
+constexpr ChatForm kAnswer{"answer"};
 
 constexpr std::array<std::string_view, 1> kTextMarks{"text"};
 constexpr std::array<std::string_view, 2> kConversationMarks{"conversations", "messages"};
@@ -48,7 +69,7 @@ constexpr std::array kForms{
                .recognizes = chat_json::has_preference,
                .read = chat_json::read_preference},
     RecordForm{.name = "kto",
-               .chats = ChatForm::answer,
+               .chats = kAnswer,
                .keys = R"({"prompt", "completion", "label"})",
                .recognizes = chat_json::has_label,
                .read = chat_json::read_labeled},
@@ -78,7 +99,7 @@ constexpr std::array kKinds{
                .names_refusal = "three names, PROMPT,CHOSEN,REJECTED",
                .names_advice = "name three of them as --fields PROMPT,CHOSEN,REJECTED"},
     RecordKind{.name = "kto",
-               .form = ChatForm::answer,
+               .form = kAnswer,
                .keys = R"({"prompt", "completion", "label"})",
                .noun = "labeled answer",
                .marks = kAnswerMarks,

@@ -20,13 +20,21 @@ namespace chat_json {
 class RecordReader;
 }
 
-/// The chats of a JSON object.
-enum class ChatForm {
-  conversation,  // one conversation
-  pair,          // two conversations, chosen and rejected
-  answer,        // the same, but one of them is only the prompt of the labeled answer in the other
-  request,       // "messages" of a request to a model; no answer is needed
+/// The chats of a JSON object. A kind of data set with records of its own needs no constant here:
+/// its row has ChatForm{"name"}.
+struct ChatForm {
+  std::string_view name;
+
+  static const ChatForm conversation;  // one conversation
+  static const ChatForm pair;          // two conversations, chosen and rejected
+  static const ChatForm request;       // "messages" of a request to a model; no answer is needed
+
+  bool operator==(const ChatForm&) const = default;
 };
+
+inline constexpr ChatForm ChatForm::conversation{"conversation"};
+inline constexpr ChatForm ChatForm::pair{"pair"};
+inline constexpr ChatForm ChatForm::request{"request"};
 
 /// A record form of chats: a value of `pack --format`.
 struct RecordForm {

@@ -71,19 +71,9 @@ void read_alpaca_history(RecordReader& reader, const object& record, Conversatio
 Conversation read_completion(RecordReader& reader, const object& record, const std::string& prompt,
                              const std::string& completion, std::size_t& num_prompt);
 
-/// Functions of the rows of record_forms().
-bool has_messages(const object& record);
-bool has_sharegpt(const object& record);
-bool has_alpaca(const object& record);
-bool has_prompt_completion(const object& record);
-bool has_preference(const object& record);
-bool has_label(const object& record);
+/// Reads the list of messages in "conversations" or "messages". The function of two rows of
+/// record_forms().
 void read_messages(RecordReader& reader, const object& record, std::vector<Conversation>& into);
-void read_alpaca(RecordReader& reader, const object& record, std::vector<Conversation>& into);
-void read_prompt_completion(RecordReader& reader, const object& record,
-                            std::vector<Conversation>& into);
-void read_preference(RecordReader& reader, const object& record, std::vector<Conversation>& into);
-void read_labeled(RecordReader& reader, const object& record, std::vector<Conversation>& into);
 
 /// Reads a record of two strings, named by the caller (`pack --fields QUESTION,ANSWER`).
 void read_own_fields(RecordReader& reader, const object& record, std::vector<Conversation>& into);

@@ -90,8 +90,10 @@ TEST_F(KtoPack, AnUndesirableAnswerIsTheRejectedSide) {
 }
 
 TEST_F(KtoPack, OnlyTheLastAnswerIsTrained) {
-  const SortedJson found =
-      document({{"messages", talk({"Why?", "Perhaps", "Really?", "Yes"})}, {"label", true}});
+  const SortedJson record = {{"messages", talk({"Why?", "Perhaps", "Really?", "Yes"})},
+                             {"label", true}};
+  pack_lines("kto", {record.dump()}, [](PackConfig& config) { config.seq_len = 128; });
+  const SortedJson found = line(0);
   EXPECT_EQ(trained(found["chosen"]), "<think>\n\n</think>\n\nYes<|im_end|>");
 }
 
@@ -137,7 +139,7 @@ TEST_F(KtoPack, AnAnswerThatIsCutKeepsATarget) {
 
 TEST_F(KtoPack, TrainsAtAShorterLengthLikeASetOfThatLength) {
   std::vector<std::string> lines;
-  for (int i = 0; i < 40; ++i)
+  for (int i = 0; i < 150; ++i)
     lines.push_back(labeled(repeated("a", 1 + i % 7) + "?", repeated("the tree ", i % 9 + 1), i % 3));
   expect_cut_as_packed("kto", lines, {20, 33});
 }
@@ -190,7 +192,9 @@ TEST_F(KtoPack, TheMismatchedAnswerDoesNotDependOnTheBatchOrThePartOfTheSet) {
     const auto other = static_cast<int>(2 * i) + side;
     EXPECT_EQ(tokens_of(*alone.mismatched, side, false),
               tokens_of(*whole.mismatched, other, false));
-    if (i >= 6) EXPECT_EQ(part.pair_key(static_cast<std::uint64_t>(i - 6)), key);
+    if (i >= 6) {
+      EXPECT_EQ(part.pair_key(static_cast<std::uint64_t>(i - 6)), key);
+    }
     // Two neighbors share a prompt, so each of them has the answer before both.
     const std::int64_t before = (i / 2 * 2 + 11) % 12;
     const int own_of_before = static_cast<int>(2 * before) + (before % 2 == 0 ? 0 : 1);
