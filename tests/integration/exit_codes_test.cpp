@@ -49,6 +49,9 @@ const std::vector<Row>& rows() {
        {"dpo"},
        {"--init", "<run", "--data", "<pairs", "--run", ">run", "--train.steps", "1"}},
       {"trireme",
+       {"kto"},
+       {"--init", "<run", "--data", "<answers", "--run", ">run", "--train.steps", "1"}},
+      {"trireme",
        {"distill"},
        {"--init", "<run", "--distill.teacher", "<run", "--data", "<chats", "--run", ">run",
         "--train.steps", "1"}},
@@ -138,7 +141,7 @@ const std::vector<Row>& rows() {
 }
 
 bool is_trainer(const Row& row) {
-  static const std::set<std::string> trainers{"pretrain", "sft", "dpo", "distill"};
+  static const std::set<std::string> trainers{"pretrain", "sft", "dpo", "kto", "distill"};
   return trainers.contains(row.command.front());
 }
 
@@ -242,8 +245,12 @@ class ExitCodes : public testing::RunProgram {
         << "\n";
     std::ofstream(in("pairs.jsonl")) << R"({"prompt": "a", "chosen": "b c", "rejected": "d"})"
                                      << "\n";
+    std::ofstream(in("answers.jsonl"))
+        << R"({"prompt": "a", "completion": "b c", "label": true})"
+        << "\n";
     for (const auto& [kind, input, fields] :
-         {std::array{"sft", "chats", ""}, std::array{"dpo", "pairs", "prompt,chosen,rejected"}}) {
+         {std::array{"sft", "chats", ""}, std::array{"dpo", "pairs", "prompt,chosen,rejected"},
+          std::array{"kto", "answers", ""}}) {
       Arguments words{
           "--kind",    kind, "--tokenizer", in("tokenizer"), "--input",    in(input) + ".jsonl",
           "--seq-len", "32", "--output",    in(input),       "--template", "plain"};
