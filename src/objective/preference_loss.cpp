@@ -82,7 +82,7 @@ PairLosses pair_losses(const PreferenceConfig& config, const at::Tensor& gains,
 }  // namespace
 
 bool has_reference(std::string_view loss) {
-  return loss == "sigmoid" || loss == "ipo";
+  return loss != "orpo" && loss != "simpo";
 }
 
 void check(const PreferenceConfig& config, Problems& problems) {

@@ -121,19 +121,20 @@ def compare(args, sets, start, exported, tied):
                "--output", stored, "--precision", "fp64", "--device", "cpu"])
     held_out = {"data.valid_path": sets.path("kto-valid"), "train.eval_every": 1}
     weights = {"kto.desirable_weight": 1.5, "kto.undesirable_weight": 0.75}
-    kto_cases = [("kto", {}, {}), ("kto weights, checkpoint", {**weights, "kto.reference": start}, {"weights": (1.5, 0.75)}),
-                 ("kto stored", {"kto.reference": stored, "kto.beta": 0.3}, {"beta": 0.3}),
-                 ("apo", {"kto.loss": "apo_zero_unpaired", **weights}, {"kind": "apo_zero_unpaired", "weights": (1.5, 0.75)})]
-    for number, (name, keys, form) in enumerate(kto_cases):
-        ranks = 1 + (number + (tied == "true")) % 3
-        comparison.run(f"{name}, ranks {ranks}", "kto", "kto", KtoOracle(documents, reference, **form), {**keys, **held_out, **LAYOUTS[ranks]},
-                       data=sets.path("kto-six"), samples=SIZE, held_out=KtoOracle(valid, reference, **form), ranks=ranks)
-    for number, (name, keys, form) in enumerate([("orpo", {}, {"beta": 0.1}), ("orpo beta", {"dpo.beta": 0.4}, {"beta": 0.4}),
-                                                 ("simpo", {"dpo.gamma": 0.6}, {"beta": 2.0, "gamma": 0.6})]):
-        ranks = 1 + (number + (tied == "true")) % 3
+    kto_cases = [("true", 2, "kto", {}, {}), ("true", 3, "kto weights, checkpoint", {**weights, "kto.reference": start}, {"weights": (1.5, 0.75)}),
+                 ("false", 1, "kto stored", {"kto.reference": stored, "kto.beta": 0.3}, {"beta": 0.3}),
+                 ("false", 2, "apo", {"kto.loss": "apo_zero_unpaired", **weights}, {"kind": "apo_zero_unpaired", "weights": (1.5, 0.75)})]
+    for of, ranks, name, keys, form in kto_cases:
+        if of == tied:
+            comparison.run(f"{name}, ranks {ranks}", "kto", "kto", KtoOracle(documents, reference, **form), {**keys, **held_out, **LAYOUTS[ranks]},
+                           data=sets.path("kto-six"), samples=SIZE, held_out=KtoOracle(valid, reference, **form), ranks=ranks)
+    dpo_cases = [("true", 3, "orpo", {}, {"beta": 0.1}), ("false", 2, "orpo beta", {"dpo.beta": 0.4}, {"beta": 0.4}),
+                 ("true", 1, "simpo", {"dpo.gamma": 0.6}, {"beta": 2.0, "gamma": 0.6}), ("false", 3, "simpo default", {}, {"beta": 2.0, "gamma": 1.0})]
+    for of, ranks, name, keys, form in dpo_cases:
         kind = name.split()[0]
-        comparison.run(f"{name}, ranks {ranks}", "dpo", "dpo", ReferenceFree(pairs, kind, **form), {"dpo.loss": kind, **keys, **LAYOUTS[ranks]},
-                       data=sets.path("dpo-six"), samples=SIZE, ranks=ranks)
+        if of == tied:
+            comparison.run(f"{name}, ranks {ranks}", "dpo", "dpo", ReferenceFree(pairs, kind, **form), {"dpo.loss": kind, **keys, **LAYOUTS[ranks]},
+                           data=sets.path("dpo-six"), samples=SIZE, ranks=ranks)
     return comparison.wrong
 
 

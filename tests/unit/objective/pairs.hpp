@@ -58,7 +58,7 @@ inline at::Tensor plain_loss(const objective::PreferenceConfig& config,
     if (config.logprob == "mean") return n > 0 ? of[i] / n : of[i] * 0;
     return config.logprob == "sum" ? of[i] * 1 : of[i] / static_cast<double>(kSeqLen - 1);
   };
-  at::Tensor total = at::zeros({}, at::kDouble);
+  at::Tensor total = sums.sum() * 0;  // a loss without pairs depends on nothing
   for (std::int64_t p = 0; p < batch.num_pairs; ++p) {
     const at::Tensor m = (form(sums, 2 * p) - form(sums, 2 * p + 1)) -
                          (form(reference, 2 * p) - form(reference, 2 * p + 1));
