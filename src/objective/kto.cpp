@@ -17,8 +17,7 @@ constexpr double kMostBeta = 1e6;
 
 /// The values that validation reports come first.
 constexpr std::array<std::string_view, 7> kAnswerMeans{
-    "accuracy", "margin",      "reward_chosen", "reward_rejected",
-    "kl",       "logp_chosen", "logp_rejected"};
+    "accuracy", "margin", "reward_chosen", "reward_rejected", "kl", "logp_chosen", "logp_rejected"};
 constexpr std::size_t kAnswerEvaluated = 5;
 
 void check_weight(std::string_view key, double value, Problems& problems) {
@@ -31,7 +30,7 @@ void check_weight(std::string_view key, double value, Problems& problems) {
 void check(const KtoConfig& config, Problems& problems) {
   if (!(config.beta > 0 && config.beta <= kMostBeta))
     problems.add("kto.beta", config.beta, formatted("must be more than 0, at most {}", kMostBeta));
-  problems.one_of("kto.loss", config.loss, 
+  problems.one_of("kto.loss", config.loss,
                   std::vector<std::string>(kAnswerLosses.begin(), kAnswerLosses.end()));
   check_weight("kto.desirable_weight", config.desirable_weight, problems);
   check_weight("kto.undesirable_weight", config.undesirable_weight, problems);

@@ -104,8 +104,8 @@ class KtoObjective final : public Objective {
  private:
   /// Sums over the samples of an update or validation.
   struct Survey {
-    double kl = 0;          // r with answers of other prompts
-    double desirable = 0;   // number of desirable answers
+    double kl = 0;         // r with answers of other prompts
+    double desirable = 0;  // number of desirable answers
     double undesirable = 0;
   };
 
@@ -132,8 +132,8 @@ class KtoObjective final : public Objective {
   Measures& measures_;
   StepMeans means_;
   Measures::Id num_answers_;
-  Survey adding_;   // of this rank, until the last part
-  Survey survey_;   // of all ranks
+  Survey adding_;  // of this rank, until the last part
+  Survey survey_;  // of all ranks
 };
 
 }  // namespace trireme::objective

@@ -55,8 +55,10 @@ struct PreferenceConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("beta", self.beta, "strength of the penalty for deviating from the reference model; orpo: weight of the odds "
-          "ratio; simpo: factor of the margin; default: 0.1, or 2 if dpo.loss = simpo");
+    visit(
+        "beta", self.beta,
+        "strength of the penalty for deviating from the reference model; orpo: weight of the odds "
+        "ratio; simpo: factor of the margin; default: 0.1, or 2 if dpo.loss = simpo");
     visit("logprob", self.logprob,
           "log-probability of an answer: sum or mean over its targets, or padded_mean: sum / "
           "(train.seq_len - 1); default: sum, or mean if dpo.loss is ipo, orpo or simpo");
@@ -71,9 +73,10 @@ struct PreferenceConfig {
     visit("gamma", self.gamma, "margin that simpo subtracts from beta * margin (simpo only)");
     visit("label_smoothing", self.label_smoothing,
           "assumed share of pairs with swapped labels (sigmoid and simpo only)");
-    visit("sft_weight", self.sft_weight,
-          "factor of the SFT loss on the chosen answer (mean -log p of its targets); default: 0, or "
-          "1 if dpo.loss = orpo");
+    visit(
+        "sft_weight", self.sft_weight,
+        "factor of the SFT loss on the chosen answer (mean -log p of its targets); default: 0, or "
+        "1 if dpo.loss = orpo");
   }
 };
 

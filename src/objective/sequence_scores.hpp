@@ -29,7 +29,8 @@ SequenceScores sum_sequences(std::int64_t num_pairs, const at::Tensor& sequences
                              const at::Tensor& log_probs, const parallel::ContextGroup& context);
 
 /// Returns SequenceScores::counts of a batch; collective over the ranks of cp.
-at::Tensor sequence_counts(const parallel::Microbatch& batch, const parallel::ContextGroup& context);
+at::Tensor sequence_counts(const parallel::Microbatch& batch,
+                           const parallel::ContextGroup& context);
 
 /// Computes the scores of a frozen model from `hidden` [B, T, D], its states after the final norm.
 SequenceScores sequence_scores(const parallel::Microbatch& batch, const at::Tensor& hidden,

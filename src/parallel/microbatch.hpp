@@ -59,8 +59,8 @@ struct Microbatch {
 
   /// Returns the tensors [B, T], of which every rank of cp holds its positions.
   [[nodiscard]] std::array<at::Tensor*, 7> per_token() {
-    return {&tokens,            &targets,     &target_weights, &positions,
-            &dropout_positions, &sequence_of, &padding};
+    return {&tokens,      &targets, &target_weights, &positions, &dropout_positions,
+            &sequence_of, &padding};
   }
 
   [[nodiscard]] std::int64_t rows() const { return tokens.size(0); }

@@ -245,9 +245,8 @@ class ExitCodes : public testing::RunProgram {
         << "\n";
     std::ofstream(in("pairs.jsonl")) << R"({"prompt": "a", "chosen": "b c", "rejected": "d"})"
                                      << "\n";
-    std::ofstream(in("answers.jsonl"))
-        << R"({"prompt": "a", "completion": "b c", "label": true})"
-        << "\n";
+    std::ofstream(in("answers.jsonl")) << R"({"prompt": "a", "completion": "b c", "label": true})"
+                                       << "\n";
     for (const auto& [kind, input, fields] :
          {std::array{"sft", "chats", ""}, std::array{"dpo", "pairs", "prompt,chosen,rejected"},
           std::array{"kto", "answers", ""}}) {

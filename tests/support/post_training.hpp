@@ -34,7 +34,8 @@ inline void expect_steps(const std::map<std::int64_t, Json>& found,
          {"loss", "grad_norm", "margin", "kl", "num_targets", "num_pairs", "aux_loss"}) {
       if (!line.contains(key)) continue;
       const auto value = line.at(key).get<double>();
-      EXPECT_NEAR(found.at(step).at(key).get<double>(), value, 1e-10 * std::max(std::abs(value), 1e-3))
+      EXPECT_NEAR(found.at(step).at(key).get<double>(), value,
+                  1e-10 * std::max(std::abs(value), 1e-3))
           << key << step;
     }
     EXPECT_TRUE(line.contains("loss") && line.contains("grad_norm")) << step;
@@ -58,8 +59,8 @@ class PostTraining : public RunProgram {
     RunProgram::SetUpTestSuite();
     ASSERT_EQ(pretrain("start", {"--train.steps", "2"}).code, 0);
     write_records();
-    for (const auto& [kind, name] : {std::array{"sft", "chats"}, std::array{"dpo", "pairs"},
-                                     std::array{"kto", "answers"}})
+    for (const auto& [kind, name] :
+         {std::array{"sft", "chats"}, std::array{"dpo", "pairs"}, std::array{"kto", "answers"}})
       ASSERT_EQ(pack(kind, name, "minimind-v3", name).code, 0);
     ASSERT_EQ(pack("sft", "chats", "chatml", "chatml").code, 0);
   }

@@ -172,8 +172,8 @@ void SampleSet::add_answer(std::uint64_t position, Batch& batch, Batch& mismatch
            own.prompt_len, 2 * batch.num_pairs + 1 - side, mismatched);
   const auto [tokens, targets] = content_hashes(batch, begin);
   const auto [other_tokens, other_targets] = content_hashes(mismatched, other_begin);
-  const std::array<std::uint64_t, 6> parts{
-      key_of_set_, own.chosen.ids.size(), tokens, targets, other_tokens, other_targets};
+  const std::array<std::uint64_t, 6> parts{key_of_set_, own.chosen.ids.size(), tokens,
+                                           targets,     other_tokens,          other_targets};
   batch.pair_keys.push_back(xxh3_64(std::as_bytes(std::span(parts))));
   batch.pair_records.push_back(config_.first_record +
                                static_cast<std::int64_t>(pairs_->document(position)));

@@ -80,9 +80,9 @@ bool keeps_answer(const PairLengths& lengths, const PairCut& cut, std::span<cons
   const bool is_chosen = lengths.chosen > lengths.rejected;
   const std::uint64_t begin = std::max(cut.begin, before_answer(lengths.prompt));
   const std::uint64_t end = is_chosen ? cut.chosen_end : cut.rejected_end;
-  return begin < end && count_targets(is_chosen ? chosen : rejected,
-                                      static_cast<std::uint32_t>(begin),
-                                      static_cast<std::uint32_t>(end - begin)) > 0;
+  return begin < end &&
+         count_targets(is_chosen ? chosen : rejected, static_cast<std::uint32_t>(begin),
+                       static_cast<std::uint32_t>(end - begin)) > 0;
 }
 
 std::uint32_t count_targets(std::span<const Span> spans, std::uint32_t begin,

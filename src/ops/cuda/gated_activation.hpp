@@ -12,7 +12,8 @@ inline constexpr KernelOf<GatedForward> kGatedForward{
     {"gated_forward", "gated_activation", "GatedForward"}};
 inline constexpr KernelOf<GatedBackward> kGatedBackward{
     {"gated_backward", "gated_activation", "GatedBackward"}};
-inline constexpr std::array<const Kernel*, 2> kGatedActivationKernels{&kGatedForward, &kGatedBackward};
+inline constexpr std::array<const Kernel*, 2> kGatedActivationKernels{&kGatedForward,
+                                                                      &kGatedBackward};
 
 bool accepts_gated(const at::Tensor& gate_up);
 at::Tensor gated(const at::Tensor& gate_up, Activation activation);

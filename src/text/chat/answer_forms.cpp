@@ -74,8 +74,7 @@ class AnswerReader {
 
   /// Reads a list of messages. The last one is the answer.
   Conversation read_list(const std::string& name) {
-    Conversation conversation =
-        reader_.read_messages(record_, *find_value(record_, name), name);
+    Conversation conversation = reader_.read_messages(record_, *find_value(record_, name), name);
     num_prompt_ = conversation.messages.size() - 1;
     if (conversation.messages.back().role != Role::assistant)
       refuse("the last message of field '", name, "' must be an assistant message");

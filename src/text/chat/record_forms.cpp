@@ -38,8 +38,8 @@ constexpr std::array<std::string_view, 1> kTextMarks{"text"};
 constexpr std::array<std::string_view, 2> kConversationMarks{"conversations", "messages"};
 constexpr std::array<std::string_view, 1> kPairMarks{"chosen,rejected"};
 constexpr std::array<std::string_view, 6> kAnswerMarks{
-    "prompt,completion,label",  "messages,label",        "messages,kto_tag",
-    "conversations,label",      "conversations,kto_tag", "instruction,output,kto_tag"};
+    "prompt,completion,label", "messages,label",        "messages,kto_tag",
+    "conversations,label",     "conversations,kto_tag", "instruction,output,kto_tag"};
 
 /// Rows with the same chats stand in the order in which a record is compared with them.
 constexpr std::array kForms{

@@ -22,9 +22,9 @@ struct LossDefault {
   double sft_weight = 0;
 };
 
-constexpr std::array<LossDefault, 3> kLossDefaults{
-    LossDefault{.loss = "ipo"}, LossDefault{.loss = "orpo", .sft_weight = 1},
-    LossDefault{.loss = "simpo", .beta = 2}};
+constexpr std::array<LossDefault, 3> kLossDefaults{LossDefault{.loss = "ipo"},
+                                                   LossDefault{.loss = "orpo", .sft_weight = 1},
+                                                   LossDefault{.loss = "simpo", .beta = 2}};
 
 struct DpoConfig {
   objective::PreferenceConfig loss;
@@ -53,8 +53,8 @@ class Dpo final : public Task {
   /// answer, and the loss is the squared distance of their difference from 1 / (2 beta).
   void choose_defaults(config::ConfigSet& keys) override {
     const std::string& loss = config_.loss.loss;
-    const auto* const found =
-        std::ranges::find_if(kLossDefaults, [&](const LossDefault& one) { return one.loss == loss; });
+    const auto* const found = std::ranges::find_if(
+        kLossDefaults, [&](const LossDefault& one) { return one.loss == loss; });
     if (found == kLossDefaults.end()) return;
     objective::PreferenceConfig usual;
     usual.logprob = "mean";
@@ -77,9 +77,9 @@ class Dpo final : public Task {
   void check(Problems& problems) const override {
     objective::check(config_.loss, problems);
     if (!has_reference() && !config_.reference.empty())
-      problems.add("dpo.reference", config_.reference,
-                   cat("must be empty with dpo.loss = ", config_.loss.loss,
-                       ", which has no reference"));
+      problems.add(
+          "dpo.reference", config_.reference,
+          cat("must be empty with dpo.loss = ", config_.loss.loss, ", which has no reference"));
   }
 
   [[nodiscard]] bool needs_start() const override { return true; }

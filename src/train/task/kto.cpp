@@ -1,7 +1,8 @@
+#include "objective/kto.hpp"
+
 #include <optional>
 #include <string>
 
-#include "objective/kto.hpp"
 #include "parallel/context/shard_sequence.hpp"
 #include "train/task/reference.hpp"
 #include "train/task/task.hpp"

@@ -25,7 +25,8 @@ std::string command_for(const ScoreReader& reader) {
   if (!config.data.valid_path.empty() && config.train.eval_every > 0)
     text += cat(" --data.valid_path ", shell_word(config.data.valid_path));
   text += formatted(" --seq-len {} --precision {}", config.train.seq_len, config.train.precision);
-  if (!reader.keys.score.empty() && reader.keys.score != "all") text += cat(" --dpo.score ", reader.keys.score);
+  if (!reader.keys.score.empty() && reader.keys.score != "all")
+    text += cat(" --dpo.score ", reader.keys.score);
   return cat(text, " --output ", shell_word(reader.keys.reference));
 }
 

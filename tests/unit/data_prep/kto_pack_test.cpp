@@ -63,7 +63,8 @@ class KtoPack : public testing::ChatPack {
 };
 
 TEST_F(KtoPack, EveryFormOfARecordBecomesTheSameDocument) {
-  const SortedJson expected = document({{"prompt", "Why?"}, {"completion", "Yes"}, {"label", true}});
+  const SortedJson expected =
+      document({{"prompt", "Why?"}, {"completion", "Yes"}, {"label", true}});
   EXPECT_EQ(set_->manifest().record_format, "kto");
   EXPECT_EQ(trained(expected["chosen"]), "<think>\n\n</think>\n\nYes<|im_end|>");
   EXPECT_EQ(trained(expected["rejected"]), "");
@@ -140,7 +141,8 @@ TEST_F(KtoPack, AnAnswerThatIsCutKeepsATarget) {
 TEST_F(KtoPack, TrainsAtAShorterLengthLikeASetOfThatLength) {
   std::vector<std::string> lines;
   for (int i = 0; i < 150; ++i)
-    lines.push_back(labeled(repeated("a", 1 + i % 7) + "?", repeated("the tree ", i % 9 + 1), i % 3));
+    lines.push_back(
+        labeled(repeated("a", 1 + i % 7) + "?", repeated("the tree ", i % 9 + 1), i % 3));
   expect_cut_as_packed("kto", lines, {20, 33});
 }
 

@@ -22,8 +22,8 @@ parallel::Microbatch answers(const std::vector<std::int64_t>& lengths = {5, 0, 0
   };
   parallel::Microbatch batch = make(lengths);
   parallel::Microbatch other = make(mismatched);
-  other.targets = at::where(other.targets.ge(0), (other.targets + 3).remainder(kClasses),
-                            other.targets);
+  other.targets =
+      at::where(other.targets.ge(0), (other.targets + 3).remainder(kClasses), other.targets);
   batch.mismatched = std::make_shared<const parallel::Microbatch>(other);
   return batch;
 }
@@ -65,9 +65,9 @@ at::Tensor plain_kto(const objective::KtoConfig& config, const parallel::Microba
     if (counts[i].item<double>() == 0) continue;
     const at::Tensor r = sums[i] - reference[i];
     const double z = config.loss == "kto" ? kl : 0;
-    total = total + (i % 2 == 0
-                         ? config.desirable_weight * (1 - at::sigmoid(config.beta * (r - z)))
-                         : config.undesirable_weight * (1 - at::sigmoid(config.beta * (z - r))));
+    total =
+        total + (i % 2 == 0 ? config.desirable_weight * (1 - at::sigmoid(config.beta * (r - z)))
+                            : config.undesirable_weight * (1 - at::sigmoid(config.beta * (z - r))));
   }
   return total;
 }
@@ -83,14 +83,13 @@ objective::KtoObjective::Setup setup_of(RankOfLayout& rank, const objective::Kto
 /// An objective with everything that it needs. It takes each batch for a whole update.
 class OwnedKto final : public objective::Objective {
  public:
-  OwnedKto(RankOfLayout& rank, const objective::KtoConfig& config, const parallel::Microbatch& whole,
-           double gain)
-      : objective_(rank.registry, setup_of(rank, config),
-                   std::make_unique<GivenScores>(scores_of(whole, 0),
-                                                 scores_of(*whole.mismatched, gain)),
-                   std::make_unique<GivenScores>(scores_of(whole, 0),
-                                                 scores_of(*whole.mismatched, 0)),
-                   measures_) {}
+  OwnedKto(RankOfLayout& rank, const objective::KtoConfig& config,
+           const parallel::Microbatch& whole, double gain)
+      : objective_(
+            rank.registry, setup_of(rank, config),
+            std::make_unique<GivenScores>(scores_of(whole, 0), scores_of(*whole.mismatched, gain)),
+            std::make_unique<GivenScores>(scores_of(whole, 0), scores_of(*whole.mismatched, 0)),
+            measures_) {}
 
   at::Tensor forward(const parallel::Microbatch& batch, const at::Tensor& hidden, double grad_scale,
                      objective::ObjectiveGrads& saved) override {
@@ -146,10 +145,9 @@ TEST(Kto, AnswersWithoutTargetsCountNothing) {
   const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
   const at::Tensor weight = normal({kClasses, kWidth}, 2);
   for (const parallel::Microbatch& one : {batch, answers({}, {})}) {
-    const LossAndGrads actual =
-        by_ranks({2, 2}, one, hidden, weight, 1, [&](RankOfLayout& rank) {
-          return std::make_unique<OwnedKto>(rank, objective::KtoConfig{}, one, 1);
-        });
+    const LossAndGrads actual = by_ranks({2, 2}, one, hidden, weight, 1, [&](RankOfLayout& rank) {
+      return std::make_unique<OwnedKto>(rank, objective::KtoConfig{}, one, 1);
+    });
     EXPECT_EQ(actual.loss.item<double>(), 0);
     EXPECT_EQ(actual.hidden.count_nonzero().item<std::int64_t>(), 0);
   }
@@ -164,8 +162,8 @@ class ScoresByRecord final : public objective::ReferenceScores {
     at::Tensor sums = scores_of(batch, 0);
     if (!own_ || batch.mismatched) return sums;
     for (std::int64_t i = 0; i < sums.numel(); ++i)
-      sums[i].mul_(0.5 + 0.1 * static_cast<double>(
-                                   batch.pair_records[static_cast<std::size_t>(i / 2)]));
+      sums[i].mul_(0.5 +
+                   0.1 * static_cast<double>(batch.pair_records[static_cast<std::size_t>(i / 2)]));
     return sums;
   }
 
@@ -189,7 +187,8 @@ std::pair<at::Tensor, std::map<std::string, double>> over_ranks(
       Measures measures;
       objective::KtoObjective::Setup setup = setup_of(rank, {.beta = 0.3});
       setup.update_groups = {&world};
-      objective::KtoObjective objective(rank.registry, setup, std::make_unique<ScoresByRecord>(true),
+      objective::KtoObjective objective(rank.registry, setup,
+                                        std::make_unique<ScoresByRecord>(true),
                                         std::make_unique<ScoresByRecord>(false), measures);
       EXPECT_EQ(objective.term(), objective::LossTerm::answer);
       std::vector<parallel::Microbatch> own;
@@ -234,7 +233,8 @@ TEST(Kto, TheKlEstimateIsThatOfTheUpdateForAnyNumberOfRanksAndBatches) {
     for (const std::size_t per_part : {1U, 2U}) {
       const auto [found, values] = over_ranks(batches, ranks, per_part);
       for (std::int64_t i = 0; i < expected.numel(); ++i)
-        EXPECT_NEAR(found[i].item<double>(), expected[i].item<double>(), 1e-12) << ranks << " " << i;
+        EXPECT_NEAR(found[i].item<double>(), expected[i].item<double>(), 1e-12)
+            << ranks << " " << i;
       for (const auto& [name, value] : measures) EXPECT_NEAR(values.at(name), value, 1e-12) << name;
     }
   }
@@ -249,9 +249,8 @@ TEST(Kto, TheKlEstimateIsThatOfTheUpdateForAnyNumberOfRanksAndBatches) {
     kl += (own - scores_of(*batch.mismatched, 0)).sum().item<double>() / 6;
     if (batch.pair_records.front() % 3 == 1) continue;
     const auto seed = static_cast<std::uint64_t>(batch.pair_records.front());
-    const at::Tensor sums = plain_scores(batch, normal({1, kLength, kWidth}, seed),
-                                         normal({kClasses, kWidth}, 2))
-                                .sums;
+    const at::Tensor sums =
+        plain_scores(batch, normal({1, kLength, kWidth}, seed), normal({kClasses, kWidth}, 2)).sums;
     chosen += 0.3 * (sums - scores_of(batch, 0))[0].item<double>() / 4;
   }
   EXPECT_NEAR(measures.at("kl"), kl, 1e-12);

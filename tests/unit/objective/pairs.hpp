@@ -72,7 +72,8 @@ inline at::Tensor plain_loss(const objective::PreferenceConfig& config,
         return likelihood / (1 - likelihood);
       };
       const bool both = counts[2 * p].item<double>() > 0 && counts[2 * p + 1].item<double>() > 0;
-      if (both) total = total - config.beta * at::log(at::sigmoid(at::log(odds(2 * p) / odds(2 * p + 1))));
+      if (both)
+        total = total - config.beta * at::log(at::sigmoid(at::log(odds(2 * p) / odds(2 * p + 1))));
     } else {
       total = total - (1 - e) * at::log(at::sigmoid(z)) - e * at::log(at::sigmoid(-z));
     }
