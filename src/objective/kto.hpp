@@ -132,8 +132,8 @@ class KtoObjective final : public Objective {
   Measures& measures_;
   StepMeans means_;
   Measures::Id num_answers_;
-  Survey adding_;  // of this rank, until the last part
-  Survey survey_;  // of all ranks
+  Survey adding_;  // the parts so far, only of this rank
+  Survey survey_;  // the sums over all ranks
 };
 
 }  // namespace trireme::objective

@@ -240,22 +240,16 @@ class ExitCodes : public testing::RunProgram {
     make("export ", {"--checkpoint", in("run"), "--output", in("hf")});
     make("tokenizer encode ", {"--tokenizer", in("tokenizer"), "--input", in("corpus.jsonl"),
                                "--output", in("ids.jsonl")});
-    std::ofstream(in("chats.jsonl"))
-        << R"({"conversations": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b c"}]})"
-        << "\n";
-    std::ofstream(in("pairs.jsonl")) << R"({"prompt": "a", "chosen": "b c", "rejected": "d"})"
-                                     << "\n";
-    std::ofstream(in("answers.jsonl")) << R"({"prompt": "a", "completion": "b c", "label": true})"
-                                       << "\n";
-    for (const auto& [kind, input, fields] :
-         {std::array{"sft", "chats", ""}, std::array{"dpo", "pairs", "prompt,chosen,rejected"},
-          std::array{"kto", "answers", ""}}) {
-      Arguments words{
-          "--kind",    kind, "--tokenizer", in("tokenizer"), "--input",    in(input) + ".jsonl",
-          "--seq-len", "32", "--output",    in(input),       "--template", "plain"};
-      if (*fields != '\0') words.insert(words.end(), {"--fields", fields});
-      make("pack ", words);
-    }
+    const auto make_set = [&](const char* kind, const char* name, const char* record) {
+      std::ofstream(in(name) + ".jsonl") << record << "\n";
+      make("pack ", {"--kind", kind, "--tokenizer", in("tokenizer"), "--input", in(name) + ".jsonl",
+                     "--seq-len", "32", "--output", in(name), "--template", "plain"});
+    };
+    make_set(
+        "sft", "chats",
+        R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b c"}]})");
+    make_set("dpo", "pairs", R"({"prompt": "a", "chosen": "b c", "rejected": "d"})");
+    make_set("kto", "answers", R"({"prompt": "a", "completion": "b c", "label": true})");
     // The output of sinfo for a cluster with one node, for submit.
     fs::create_directory(path("in/cluster"));
     std::ofstream(in("cluster/sinfo"))

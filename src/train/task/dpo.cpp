@@ -49,7 +49,7 @@ class Dpo final : public Task {
     config_.reference = absolute_path_or_empty(config_.reference);
   }
 
-  /// Sets the keys whose default depends on dpo.loss. For IPO, sums grow with the length of an
+  /// Sets the keys with a default that depends on dpo.loss. For IPO, sums grow with the length of an
   /// answer, and the loss is the squared distance of their difference from 1 / (2 beta).
   void choose_defaults(config::ConfigSet& keys) override {
     const std::string& loss = config_.loss.loss;
