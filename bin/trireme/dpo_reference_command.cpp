@@ -140,23 +140,23 @@ int run(const DpoReferenceSettings& settings, comm::Launch& launch) {
 
 void add_dpo_reference_command(config::CommandLine& line, comm::Launch& launch) {
   const auto settings = std::make_shared<DpoReferenceSettings>();
-  line.command("dpo-reference", "precompute reference log-probabilities for DPO")
+  line.command("dpo-reference", "precompute reference log-probabilities for DPO and KTO")
       .option("--init", &settings->init, "MODEL",
               cat("reference model: ", checkpoint::kModelPathHelp), config::Need::required)
       .option(
           "--data", &settings->data, "SET",
-          "data.path of the DPO runs: a token set of kind dpo, or a blend; all preference pairs "
-          "are scored, so that every data.split works",
+          "data.path of the runs: a token set of kind dpo or kto, or a blend; all preference pairs "
+          "or answers are scored, so that every data.split works",
           config::Need::required)
-      .option("--data.valid_path", &settings->valid_path, "SET", "data.valid_path of the DPO runs")
+      .option("--data.valid_path", &settings->valid_path, "SET", "data.valid_path of the runs")
       .option("--output", &settings->output, "DIR", "directory to write", config::Need::required)
-      .option("--batch", &settings->batch, "N", "preference pairs in one forward pass")
+      .option("--batch", &settings->batch, "N", "preference pairs or answers in one forward pass")
       .option("--seq-len", &settings->seq_len, "N",
-              "train.seq_len of the DPO runs; 0: the sequence length of the first data set")
+              "train.seq_len of the runs; 0: the sequence length of the first data set")
       .option("--dpo.score", &settings->score, "all|answer", "dpo.score of the DPO runs")
       .option("--device", &settings->device, "auto|cpu|cuda", "device to run on")
       .option("--precision", &settings->precision, "fp32|bf16|fp16|fp64",
-              "precision of the weights; must be that of the DPO runs")
+              "precision of the weights; must be that of the runs")
       .flag("--allow-other-template", settings->allow_other_template,
             checkpoint::kAllowOtherTemplateHelp)
       .example("mpirun -n 2 trireme dpo-reference --init runs/sft --data sets/pairs --output ref")

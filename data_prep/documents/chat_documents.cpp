@@ -232,7 +232,7 @@ class ChatDocuments : public DocumentMaker {
     for (std::int64_t copy = 0; copy < rules_.config.chat.copies; ++copy) {
       text::ChatDraw draw{result.file, record.position, static_cast<std::uint32_t>(copy), 0};
       for (std::uint32_t side = 0; side < conversations_.size(); ++side) {
-        draw.side = side;
+        draw.side = kind_.sample == data::SampleForm::answer ? 0 : side;
         if (const auto forged = make(conversations_[side], draw, chats_[side])) {
           return add_bad(record, formatted("a message contains the token {}", *forged), result);
         }
@@ -307,7 +307,9 @@ class ChatDocuments : public DocumentMaker {
     const std::vector<data::Span> rejected_spans = targets(chats_[1], cut.rejected_end);
     if (!found || !kind_.keeps(lengths, cut, chosen_spans, rejected_spans, cut_rule_)) {
       ++result.documents.counts.dropped;
-      if (has_targets(chats_[0]) && has_targets(chats_[1])) ++result.documents.counts.dropped_long;
+      const int num_trained = (has_targets(chats_[0]) ? 1 : 0) + (has_targets(chats_[1]) ? 1 : 0);
+      if (num_trained == (kind_.sample == data::SampleForm::answer ? 1 : 2))
+        ++result.documents.counts.dropped_long;
       return;
     }
     const bool answer_cut = cut.chosen_end < chosen.size() || cut.rejected_end < rejected.size();

@@ -52,6 +52,14 @@ void check_ignored(const DocumentConfig& config, Problems& problems) {
   }
 }
 
+/// Returns the names of the kinds with two sides.
+std::string pair_kind_names(std::string_view separator) {
+  std::vector<std::string_view> names;
+  for (const data::SetKind& kind : data::set_kinds())
+    if (kind.has_pairs()) names.push_back(kind.name);
+  return joined(names, separator);
+}
+
 void check_probability(const char* option, double value, Problems& problems) {
   if (value != ChatConfig{}.add_system && !(value >= 0 && value <= 1))
     problems.add(option, value, "must be in [0, 1]");
@@ -98,6 +106,10 @@ std::string chat_help(std::string_view text, std::optional<text::ChatForm> form)
   return cat(text::chat_kind_names(", ", form), ": ", text);
 }
 
+std::string pair_help(std::string_view text) {
+  return cat(pair_kind_names(", "), ": ", text);
+}
+
 std::vector<std::string> record_kind_names() {
   std::vector<std::string> names;
   for (const text::RecordKind& kind : text::record_kinds()) names.emplace_back(kind.name);
@@ -114,7 +126,7 @@ void check(const DocumentConfig& config, Problems& problems) {
   check_format(config, problems);
   if (!data::set_kind(config.kind).has_pairs() && config.chat.cut_pairs != ChatConfig{}.cut_pairs)
     problems.add(formatted("--cut-pairs {} requires --kind {}", config.chat.cut_pairs,
-                           text::chat_kind_names(" and ", text::ChatForm::pair)));
+                           pair_kind_names(" or ")));
   check_ignored(config, problems);
   if (text::find_record_kind(config.kind) == nullptr) return;
   if (!chat_form(config)) {

@@ -44,6 +44,8 @@ std::string kind_help();
 std::string record_fields_help();
 /// Returns "sft, dpo: " and the text. If `form` is given, names only the kinds of that form.
 std::string chat_help(std::string_view text, std::optional<text::ChatForm> form = {});
+/// Returns "dpo, kto: " and the text, for options of kinds with two sides (SetKind::has_pairs).
+std::string pair_help(std::string_view text);
 std::vector<std::string> record_kind_names();
 
 /// The value of --format that recognizes the form of each input.
@@ -86,9 +88,8 @@ struct ChatConfig {
           {.values = {"all", "last"}, .identity = Identity::unless_default});
     visit(
         "cut_pairs", self.cut_pairs,
-        chat_help("a pair longer than --seq-len loses the end of its sides (like MiniMind) or the "
-                  "beginning of its prompt (down to a quarter of --seq-len), or is dropped",
-                  text::ChatForm::pair)
+        pair_help("a side longer than --seq-len loses its end (like MiniMind) or the beginning of "
+                  "its prompt (down to a quarter of --seq-len), or its pair is dropped")
             .c_str(),
         {.values = {data::kPairCutRules.begin(), data::kPairCutRules.end()}});
     visit("special_in_content", self.special_in_content,

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace trireme::data {
@@ -51,6 +52,12 @@ struct Batch {
   // [num_pairs] XXH3-64 hash of the token set, the lengths, and the tokens and targets of both
   // sides
   std::vector<std::uint64_t> pair_keys;
+
+  // For a set with one answer per document (SampleForm::answer): a batch of the same samples in
+  // which each prompt has the answer of another prompt (Pairs::with_other_prompt). No loss trains
+  // on it. In the batch itself, sequence 2 * pair holds a desirable answer, or sequence
+  // 2 * pair + 1 an undesirable one. Here, the other sequence of the pair holds the answer.
+  std::shared_ptr<const Batch> mismatched;
 };
 
 }  // namespace trireme::data

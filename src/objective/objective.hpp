@@ -16,7 +16,7 @@ struct ObjectiveGrads {
 
 /// The unit that a loss sums over. The loss of an update and all reported means are sums divided by
 /// the number of these units.
-enum class LossTerm { target, pair };
+enum class LossTerm { target, pair, answer };
 
 /// The training objective: owns the head, the loss and their gradients. The model ends at its
 /// hidden states; neither the model nor the training step depends on the objective.
@@ -29,6 +29,14 @@ class Objective {
   /// Computes reference values that forward() or evaluate() needs. Every rank of pp calls it before
   /// the passes of these micro-batches (collective).
   virtual void prepare(std::span<const parallel::Microbatch> /*micro_batches*/) {}
+
+  /// Returns true if forward() and evaluate() need values of the whole update or validation.
+  [[nodiscard]] virtual bool surveys() const { return false; }
+
+  /// Computes these values, if surveys() is true. Called with all micro-batches of an update or
+  /// validation, in one or more parts, before the passes of the first one. `last` is true for the
+  /// last part. Collective over all ranks.
+  virtual void survey(std::span<const parallel::Microbatch> /*micro_batches*/, bool /*last*/) {}
 
   /// Computes the loss from hidden [B, T, D], the model's states after the final norm. Returns the
   /// sum of the losses of the batch (scalar, fp32 or fp64). Stores in `tape` the gradients of

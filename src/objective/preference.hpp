@@ -8,7 +8,7 @@
 
 namespace trireme::objective {
 
-/// Learns which answer of a preference pair is better (DPO, IPO).
+/// Learns which answer of a preference pair is better (DPO, IPO, ORPO, SimPO).
 ///
 /// A first pass over the targets computes their log-probabilities. Their sum per sequence gives the
 /// loss and slope of each pair. The second pass is cross entropy with a signed weight per row. Both

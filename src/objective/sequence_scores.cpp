@@ -43,6 +43,17 @@ SequenceScores sum_sequences(std::int64_t num_pairs, const at::Tensor& sequences
   return {of_all[0], of_all[1]};
 }
 
+at::Tensor sequence_counts(const parallel::Microbatch& batch,
+                           const parallel::ContextGroup& context) {
+  const at::Tensor sequences =
+      batch.target_tokens
+          ? at::tensor(batch.target_tokens->sequences, at::kLong)
+          : batch.sequence_of.flatten().index_select(0, target_index(batch)).to(at::kCPU);
+  const at::Tensor none =
+      at::zeros({sequences.numel()}, batch.targets.options().dtype(at::kDouble));
+  return sum_sequences(batch.num_pairs, sequences, none, context).counts;
+}
+
 SequenceScores sequence_scores(const parallel::Microbatch& batch, const at::Tensor& hidden,
                                const Head& head, const parallel::ContextGroup& context) {
   const at::NoGradGuard no_grad;
@@ -51,6 +62,10 @@ SequenceScores sequence_scores(const parallel::Microbatch& batch, const at::Tens
                                             {.targets_checked = check_targets(batch, head.classes)})
                                    .log_probs;
   return sum_sequences(batch.num_pairs, sequences_of(batch, targets), log_probs, context);
+}
+
+at::Tensor NoReference::sums(const parallel::Microbatch& batch) {
+  return zeros_of_sequences(batch.num_pairs);
 }
 
 std::vector<PairScore> pair_scores(const parallel::Microbatch& batch,
@@ -79,13 +94,7 @@ StoredReference::StoredReference(std::span<const PairScore> scores, std::string 
 }
 
 at::Tensor StoredReference::sums(const parallel::Microbatch& batch) {
-  const at::Tensor sequences =
-      batch.target_tokens
-          ? at::tensor(batch.target_tokens->sequences, at::kLong)
-          : batch.sequence_of.flatten().index_select(0, target_index(batch)).to(at::kCPU);
-  const at::Tensor none =
-      at::zeros({sequences.numel()}, batch.targets.options().dtype(at::kDouble));
-  const at::Tensor counts = sum_sequences(batch.num_pairs, sequences, none, context_).counts;
+  const at::Tensor counts = sequence_counts(batch, context_);
   at::Tensor result = zeros_of_sequences(batch.num_pairs);
   auto values = result.accessor<double, 1>();
   const auto count_of = counts.accessor<double, 1>();
@@ -97,6 +106,7 @@ at::Tensor StoredReference::sums(const parallel::Microbatch& batch) {
       fail(ErrorKind::data, "{}: no log-probabilities of pair {} of the data set", where_,
            batch.pair_records[pair]);
     }
+    if (count_of[i] == 0) continue;
     const PairScore& score = found->second;
     if (score.counts[side] != count_of[i]) {
       fail(

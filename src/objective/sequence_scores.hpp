@@ -28,6 +28,10 @@ at::Tensor sequences_of(const parallel::Microbatch& batch, const TargetRows& tar
 SequenceScores sum_sequences(std::int64_t num_pairs, const at::Tensor& sequences,
                              const at::Tensor& log_probs, const parallel::ContextGroup& context);
 
+/// Returns SequenceScores::counts of a batch; collective over the ranks of cp.
+at::Tensor sequence_counts(const parallel::Microbatch& batch,
+                           const parallel::ContextGroup& context);
+
 /// Computes the scores of a frozen model from `hidden` [B, T, D], its states after the final norm.
 SequenceScores sequence_scores(const parallel::Microbatch& batch, const at::Tensor& hidden,
                                const Head& head, const parallel::ContextGroup& context);
@@ -40,9 +44,19 @@ class ReferenceScores {
   /// Called like Objective::prepare.
   virtual void prepare(std::span<const parallel::Microbatch> /*micro_batches*/) {}
 
+  /// Returns true if this rank can call sums(). Only the rank with the last pipeline stage knows the
+  /// scores of a model.
+  [[nodiscard]] virtual bool knows(const parallel::Microbatch& /*batch*/) const { return true; }
+
   /// Returns SequenceScores::sums of the reference; collective like sequence_scores. Called once
   /// per micro-batch, after the model's forward pass.
   [[nodiscard]] virtual at::Tensor sums(const parallel::Microbatch& batch) = 0;
+};
+
+/// The reference of a loss that has none: all scores are 0.
+class NoReference final : public ReferenceScores {
+ public:
+  [[nodiscard]] at::Tensor sums(const parallel::Microbatch& batch) override;
 };
 
 /// Precomputed log-probabilities of one preference pair.
@@ -63,7 +77,8 @@ class StoredReference final : public ReferenceScores {
   StoredReference(std::span<const PairScore> scores, std::string where,
                   const parallel::ContextGroup& context = {});
 
-  /// Throws Error(data) if a pair has no score or another number of targets.
+  /// Throws Error(data) if a pair has no score or another number of targets. A sequence without
+  /// targets in the batch has the sum 0.
   [[nodiscard]] at::Tensor sums(const parallel::Microbatch& batch) override;
 
  private:

@@ -1,6 +1,7 @@
 #pragma once
 #include <ATen/ATen.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -52,6 +53,15 @@ struct Microbatch {
   std::int64_t step = 0;
   bool training = false;  // dropout is active
   bool adapters = true;   // false: the base model without adapters
+
+  // answers of other prompts, see data::Batch::mismatched; null if there are none
+  std::shared_ptr<const Microbatch> mismatched;
+
+  /// Returns the tensors [B, T], of which every rank of cp holds its positions.
+  [[nodiscard]] std::array<at::Tensor*, 7> per_token() {
+    return {&tokens,      &targets, &target_weights, &positions, &dropout_positions,
+            &sequence_of, &padding};
+  }
 
   [[nodiscard]] std::int64_t rows() const { return tokens.size(0); }
 

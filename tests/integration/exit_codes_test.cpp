@@ -49,6 +49,9 @@ const std::vector<Row>& rows() {
        {"dpo"},
        {"--init", "<run", "--data", "<pairs", "--run", ">run", "--train.steps", "1"}},
       {"trireme",
+       {"kto"},
+       {"--init", "<run", "--data", "<answers", "--run", ">run", "--train.steps", "1"}},
+      {"trireme",
        {"distill"},
        {"--init", "<run", "--distill.teacher", "<run", "--data", "<chats", "--run", ">run",
         "--train.steps", "1"}},
@@ -138,7 +141,7 @@ const std::vector<Row>& rows() {
 }
 
 bool is_trainer(const Row& row) {
-  static const std::set<std::string> trainers{"pretrain", "sft", "dpo", "distill"};
+  static const std::set<std::string> trainers{"pretrain", "sft", "dpo", "kto", "distill"};
   return trainers.contains(row.command.front());
 }
 
@@ -237,19 +240,16 @@ class ExitCodes : public testing::RunProgram {
     make("export ", {"--checkpoint", in("run"), "--output", in("hf")});
     make("tokenizer encode ", {"--tokenizer", in("tokenizer"), "--input", in("corpus.jsonl"),
                                "--output", in("ids.jsonl")});
-    std::ofstream(in("chats.jsonl"))
-        << R"({"conversations": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b c"}]})"
-        << "\n";
-    std::ofstream(in("pairs.jsonl")) << R"({"prompt": "a", "chosen": "b c", "rejected": "d"})"
-                                     << "\n";
-    for (const auto& [kind, input, fields] :
-         {std::array{"sft", "chats", ""}, std::array{"dpo", "pairs", "prompt,chosen,rejected"}}) {
-      Arguments words{
-          "--kind",    kind, "--tokenizer", in("tokenizer"), "--input",    in(input) + ".jsonl",
-          "--seq-len", "32", "--output",    in(input),       "--template", "plain"};
-      if (*fields != '\0') words.insert(words.end(), {"--fields", fields});
-      make("pack ", words);
-    }
+    const auto make_set = [&](const char* kind, const char* name, const char* record) {
+      std::ofstream(in(name) + ".jsonl") << record << "\n";
+      make("pack ", {"--kind", kind, "--tokenizer", in("tokenizer"), "--input", in(name) + ".jsonl",
+                     "--seq-len", "32", "--output", in(name), "--template", "plain"});
+    };
+    make_set(
+        "sft", "chats",
+        R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b c"}]})");
+    make_set("dpo", "pairs", R"({"prompt": "a", "chosen": "b c", "rejected": "d"})");
+    make_set("kto", "answers", R"({"prompt": "a", "completion": "b c", "label": true})");
     // The output of sinfo for a cluster with one node, for submit.
     fs::create_directory(path("in/cluster"));
     std::ofstream(in("cluster/sinfo"))

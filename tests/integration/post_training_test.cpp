@@ -62,6 +62,10 @@ TEST_F(PostTraining, LossesInStagesAreThoseOfOneRank) {
       {"staged dpo", "dpo", "pairs", {"--dpo.reference", table, "--dpo.sft_weight", "0.1"}},
       {"staged live", "dpo", "pairs", {}},
       {"staged base", "dpo", "pairs", {"--lora.rank", "2"}},
+      {"staged kto",
+       "kto",
+       "answers",
+       {"--train.eval_every", "2", "--data.split", "18,6,0", "--lora.rank", "2"}},
       {"staged distill",
        "distill",
        "chats",
@@ -84,11 +88,13 @@ TEST_F(PostTraining, LossesInStagesAreThoseOfOneRank) {
     expect_formulas(file(one.name, "layout.json"));
     expect_steps(metrics(one.name).steps, metrics(alone).steps);
   }
-  const auto valid = validations("staged distill");
-  const auto expected = validations("alone staged distill");
-  ASSERT_EQ(valid.size(), 2U);
-  ASSERT_EQ(expected.size(), 2U);
-  for (std::size_t i = 0; i < valid.size(); ++i) EXPECT_NEAR(valid[i], expected[i], 1e-10);
+  for (const std::string run : {"staged distill", "staged kto"}) {
+    const auto valid = validations(run);
+    const auto expected = validations("alone " + run);
+    ASSERT_EQ(valid.size(), 2U) << run;
+    ASSERT_EQ(expected.size(), 2U) << run;
+    for (std::size_t i = 0; i < valid.size(); ++i) EXPECT_NEAR(valid[i], expected[i], 1e-10) << run;
+  }
 }
 
 TEST_F(PostTraining, LossesOfShardedExpertsEqualThoseOfOneRank) {

@@ -237,15 +237,18 @@ class Comparison:
     def __init__(self, args, sets, start, exported, tied):
         self.args, self.sets, self.start, self.exported, self.tied, self.wrong = args, sets, start, exported, tied, 0
 
-    def run(self, name, task, kind, theirs, keys=None, precision="fp64", start=None, net=None, data=None, samples=None, held_out=None):
+    def run(self, name, task, kind, theirs, keys=None, precision="fp64", start=None, net=None, data=None, samples=None, held_out=None,
+            ranks=1):
         """`data` and `samples` are a plan and the samples of an update, if they are not the
         whole data set of the kind."""
         if samples is None:
             facts = self.sets.facts(kind)
             samples = facts["documents"] if kind == "dpo" else facts["sequences"]
         run = self.sets.path(f"run-{name}-{self.tied}".replace(" ", "-"))
-        call([self.args.trireme, task, "--init", start or self.start, "--data", data or self.sets.path(kind), "--run", run, "--train.steps", self.args.steps,
-              "--train.micro_batch", samples, "--train.global_batch", samples, "--train.precision", precision] + keys_of(OPTIM, keys or {}))
+        launch = [self.args.mpiexec, "-n", ranks, "--oversubscribe", "--bind-to", "none"] if ranks > 1 else []
+        shares = {"train.micro_batch": samples, "train.global_batch": samples} | OPTIM | (keys or {})
+        call(launch + [self.args.trireme, task, "--init", start or self.start, "--data", data or self.sets.path(kind), "--run", run, "--train.steps",
+                       self.args.steps, "--train.precision", precision] + keys_of(shares))
         with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
             read = [json.loads(line) for line in file]
         ours = [line for line in read if "loss" in line]
@@ -328,6 +331,15 @@ def compare_lora(comparison, sets, tied):
                    {**keys, "dpo.reference": comparison.start}, start=run, net=adapters.put(load_model(comparison.exported)))
 
 
+def make_start(trireme, sets, tied):
+    """Trains a model for two steps and exports it. Returns the run and the export."""
+    start, exported = (sets.path(f"{name}-{tied}") for name in ("start", "exported"))
+    call([trireme, "pretrain", "--data", sets.path("pretrain"), "--run", start, "--train.steps", 2, "--train.precision", "fp32",
+          "--model.tie_embeddings", tied] + keys_of(SHAPE, OPTIM))
+    call([trireme, "export", "--checkpoint", start, "--output", exported])
+    return start, exported
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("trireme")
@@ -344,10 +356,7 @@ def main():
         sets = Sets(args.trireme_data, work)
         wrong = 0
         for tied in ("true", "false"):
-            start, exported = (sets.path(f"{name}-{tied}") for name in ("start", "exported"))
-            call([args.trireme, "pretrain", "--data", sets.path("pretrain"), "--run", start, "--train.steps", 2, "--train.precision", "fp32",
-                  "--model.tie_embeddings", tied] + keys_of(SHAPE, OPTIM))
-            call([args.trireme, "export", "--checkpoint", start, "--output", exported])
+            start, exported = make_start(args.trireme, sets, tied)
             comparison = Comparison(args, sets, start, exported, tied)
             if "sft" in tasks:
                 comparison.run("sft", "sft", "sft", SftOracle(list(sets.documents("sft"))))

@@ -2,26 +2,9 @@
 #include "support/cuda_block.hpp"  // first: it defines the CUDA names
 
 // clang-format off
-#include "ops/cuda/kernels/adamw.cu"
-#include "ops/cuda/kernels/column_sums.cu"
-#include "ops/cuda/kernels/cross_entropy.cu"
-#include "ops/cuda/kernels/dropout.cu"
-#include "ops/cuda/kernels/embedding.cu"
-#include "ops/cuda/kernels/gated_activation.cu"
-#include "ops/cuda/kernels/grad_norm.cu"
-#include "ops/cuda/kernels/heads.cu"
-#include "ops/cuda/kernels/rms_norm.cu"
+#include "cuda_kernel_sources.hpp"  // made by src/ops/CMakeLists.txt
 // clang-format on
 
-#include "ops/cuda/adamw.hpp"
-#include "ops/cuda/column_sums.hpp"
-#include "ops/cuda/cross_entropy.hpp"
-#include "ops/cuda/dropout.hpp"
-#include "ops/cuda/embedding.hpp"
-#include "ops/cuda/gated_activation.hpp"
-#include "ops/cuda/grad_norm.hpp"
-#include "ops/cuda/rms_norm.hpp"
-#include "ops/cuda/rope.hpp"
 #include "support/cuda_launcher.hpp"
 
 namespace trireme::testing {

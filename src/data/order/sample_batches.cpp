@@ -1,12 +1,14 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <memory>
+#include <utility>
 
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
 #include "data/order/samples.hpp"
 
-/// Makes batches of samples: rows of sequences, or one row of preference pairs.
+/// Makes batches of samples: rows of sequences, or one row of preference pairs or answers.
 namespace trireme::data {
 namespace {
 
@@ -36,9 +38,10 @@ void resize(Batch& batch, std::int64_t B, std::int64_t T) {
   batch.positions.resize(total);
 }
 
-/// Appends a side of a pair that has lost `cut` tokens at its beginning. Its first `no_target`
-/// tokens are not targets.
-void add_side(const Pair::Side& side, std::uint32_t cut, std::uint32_t no_target, Batch& batch) {
+/// Appends sequence `sequence`: a side of a pair that has lost `cut` tokens at its beginning. Its
+/// first `no_target` tokens are not targets.
+void add_side(const Pair::Side& side, std::uint32_t cut, std::uint32_t no_target,
+              std::int64_t sequence, Batch& batch) {
   const std::int64_t begin = batch.T;
   resize(batch, 1, begin + std::ssize(side.ids));
   std::copy(side.ids.begin(), side.ids.end(), batch.tokens.begin() + begin);
@@ -48,9 +51,29 @@ void add_side(const Pair::Side& side, std::uint32_t cut, std::uint32_t no_target
   batch.num_targets += fill_targets(
       side.targets, cut + static_cast<std::uint32_t>(from), std::span(side.ids).subspan(from),
       std::span(batch.targets).subspan(static_cast<std::size_t>(begin) + from));
-  const std::int32_t sequence = batch.sequence_of.empty() ? 0 : batch.sequence_of.back() + 1;
-  batch.sequence_of.resize(batch.tokens.size(), sequence);
+  batch.sequence_of.resize(batch.tokens.size(), static_cast<std::int32_t>(sequence));
   batch.segment_bounds.push_back(static_cast<std::int32_t>(batch.T));
+}
+
+/// Returns the prompt of `own` with the answer of `other`, cut to seq_len tokens.
+Pair::Side with_answer_of(const CutPair& own, const CutPair& other, std::int64_t seq_len) {
+  const std::vector<std::int64_t>& from = other.answer().ids;
+  Pair::Side side;
+  side.ids.assign(own.answer().ids.begin(), own.answer().ids.begin() + own.prompt_len);
+  side.ids.insert(side.ids.end(), from.begin() + other.prompt_len, from.end());
+  if (std::ssize(side.ids) > seq_len) side.ids.resize(static_cast<std::size_t>(seq_len));
+  const std::uint32_t begin = other.begin + other.prompt_len;  // first token of the other answer
+  for (const Span& span : other.answer().targets)
+    if (span.end > begin)
+      side.targets.push_back({std::max(span.begin, begin) - begin + own.prompt_len,
+                              span.end - begin + own.prompt_len});
+  return side;
+}
+
+/// Returns the hashes of the tokens and the targets of a batch from token `begin` on.
+std::array<std::uint64_t, 2> content_hashes(const Batch& batch, std::size_t begin) {
+  return {xxh3_64(std::as_bytes(std::span(batch.tokens).subspan(begin))),
+          xxh3_64(std::as_bytes(std::span(batch.targets).subspan(begin)))};
 }
 
 }  // namespace
@@ -125,16 +148,37 @@ void SampleSet::add_pair(std::uint64_t position, Batch& batch) const {
   const CutPair pair = pairs_->pair(position);
   const std::uint32_t no_target = config_.answers_only ? pair.prompt_len : 0;
   const auto begin = static_cast<std::size_t>(batch.T);
-  add_side(pair.chosen, pair.begin, no_target, batch);
-  add_side(pair.rejected, pair.begin, no_target, batch);
-  const std::array<std::uint64_t, 4> parts{
-      key_of_set_, pair.chosen.ids.size(),
-      xxh3_64(std::as_bytes(std::span(batch.tokens).subspan(begin))),
-      xxh3_64(std::as_bytes(std::span(batch.targets).subspan(begin)))};
+  add_side(pair.chosen, pair.begin, no_target, 2 * batch.num_pairs, batch);
+  add_side(pair.rejected, pair.begin, no_target, 2 * batch.num_pairs + 1, batch);
+  const auto [tokens, targets] = content_hashes(batch, begin);
+  const std::array<std::uint64_t, 4> parts{key_of_set_, pair.chosen.ids.size(), tokens, targets};
   batch.pair_keys.push_back(xxh3_64(std::as_bytes(std::span(parts))));
   ++batch.num_pairs;
   batch.pair_records.push_back(config_.first_record +
                                static_cast<std::int64_t>(pairs_->document(position)));
+}
+
+bool SampleSet::samples_are_answers() const {
+  return set_kind(set_->kind()).sample == SampleForm::answer;
+}
+
+void SampleSet::add_answer(std::uint64_t position, Batch& batch, Batch& mismatched) const {
+  const CutPair own = pairs_->pair(position);
+  const std::int64_t side = own.is_desirable() ? 0 : 1;
+  const auto begin = static_cast<std::size_t>(batch.T);
+  const auto other_begin = static_cast<std::size_t>(mismatched.T);
+  add_side(own.answer(), own.begin, own.prompt_len, 2 * batch.num_pairs + side, batch);
+  add_side(with_answer_of(own, pairs_->with_other_prompt(position), config_.seq_len), 0,
+           own.prompt_len, 2 * batch.num_pairs + 1 - side, mismatched);
+  const auto [tokens, targets] = content_hashes(batch, begin);
+  const auto [other_tokens, other_targets] = content_hashes(mismatched, other_begin);
+  const std::array<std::uint64_t, 6> parts{key_of_set_, own.chosen.ids.size(), tokens,
+                                           targets,     other_tokens,          other_targets};
+  batch.pair_keys.push_back(xxh3_64(std::as_bytes(std::span(parts))));
+  batch.pair_records.push_back(config_.first_record +
+                               static_cast<std::int64_t>(pairs_->document(position)));
+  ++batch.num_pairs;
+  mismatched.num_pairs = batch.num_pairs;
 }
 
 void SampleSet::finish_pairs(Batch& batch) const {
@@ -159,14 +203,18 @@ Batch gather_batch(std::span<const DrawnSample> drawn) {
   const SampleSet& first = *drawn.front().samples;
   Batch batch;
   batch.segment_bounds.push_back(0);
+  Batch mismatched = batch;
   if (!first.samples_are_pairs()) resize(batch, std::ssize(drawn), first.seq_len());
   for (std::int64_t row = 0; row < std::ssize(drawn); ++row) {
     const auto& [index, samples, position] = drawn[static_cast<std::size_t>(row)];
     TRIREME_ASSERT(samples->seq_len() == first.seq_len() &&
-                   samples->samples_are_pairs() == first.samples_are_pairs());
+                   samples->samples_are_pairs() == first.samples_are_pairs() &&
+                   samples->samples_are_answers() == first.samples_are_answers());
     if (!first.samples_are_pairs() || index != kNoSample) batch.sample_indices.push_back(index);
     if (index == kNoSample) {
       if (!first.samples_are_pairs()) pad_row(0, row, samples->pad_id_, batch);
+    } else if (first.samples_are_answers()) {
+      samples->add_answer(position, batch, mismatched);
     } else if (first.samples_are_pairs()) {
       samples->add_pair(position, batch);
     } else {
@@ -174,6 +222,13 @@ Batch gather_batch(std::span<const DrawnSample> drawn) {
     }
   }
   if (first.samples_are_pairs()) first.finish_pairs(batch);
+  if (first.samples_are_answers()) {
+    mismatched.sample_indices = batch.sample_indices;
+    mismatched.pair_records = batch.pair_records;
+    mismatched.pair_keys = batch.pair_keys;
+    first.finish_pairs(mismatched);
+    batch.mismatched = std::make_shared<const Batch>(std::move(mismatched));
+  }
   first.weigh_targets(batch);
   return batch;
 }

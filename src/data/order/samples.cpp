@@ -122,7 +122,8 @@ DocumentRange SampleSet::documents() const {
 std::uint64_t SampleSet::pair_key(std::uint64_t position) const {
   Batch batch;
   batch.segment_bounds.push_back(0);
-  add_pair(position, batch);
+  Batch mismatched = batch;
+  samples_are_answers() ? add_answer(position, batch, mismatched) : add_pair(position, batch);
   return batch.pair_keys.front();
 }
 

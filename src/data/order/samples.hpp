@@ -111,8 +111,13 @@ class SampleSet {
 
   /// Writes the sequence at `position` into row `row` of a batch. Rows are filled in order.
   void fill_row(std::uint64_t position, std::int64_t row, Batch& batch) const;
+  /// Returns true if each sample is one answer (SampleForm::answer).
+  [[nodiscard]] bool samples_are_answers() const;
   /// Appends the pair at `position` to the batch.
   void add_pair(std::uint64_t position, Batch& batch) const;
+  /// Appends the answer at `position` to the batch, and its prompt with the answer of another prompt
+  /// to `mismatched`.
+  void add_answer(std::uint64_t position, Batch& batch, Batch& mismatched) const;
   /// Pads a batch of pairs.
   void finish_pairs(Batch& batch) const;
   void weigh_targets(Batch& batch) const;

@@ -101,8 +101,7 @@ std::int64_t Pairs::num_targets(std::uint64_t position, bool answers_only) const
   return count(shape.chosen, cut->chosen_end) + count(shape.rejected, cut->rejected_end);
 }
 
-CutPair Pairs::pair(std::uint64_t position) const {
-  const Place place = locate(position);
+Pair Pairs::read(const Place& place) const {
   const TokenShard& shard = set_.shard(place.shard);
   Pair pair = shard.pair(place.document);
   if (pair.chosen.ids.empty() || pair.rejected.ids.empty()) {
@@ -116,17 +115,60 @@ CutPair Pairs::pair(std::uint64_t position) const {
            shard.path().string(), id, place.document, set_.vocab_size());
     }
   }
+  return pair;
+}
+
+std::optional<CutPair> Pairs::cut(Pair pair) const {
   const auto cut = cut_pair({pair.prompt_len, pair.chosen.ids.size(), pair.rejected.ids.size()},
                             seq_len_, rule_);
-  if (!cut) {
-    fail(ErrorKind::data, "{}: a side of pair {} has more than {} tokens", shard.path().string(),
-         place.document, seq_len_);
-  }
+  if (!cut) return std::nullopt;
   const std::uint64_t end = std::max(cut->chosen_end, cut->rejected_end);
   const std::uint64_t prompt = std::min<std::uint64_t>(pair.prompt_len, end);
-  return {static_cast<std::uint32_t>(cut->begin), static_cast<std::uint32_t>(prompt - cut->begin),
-          part_of(std::move(pair.chosen), cut->begin, cut->chosen_end),
-          part_of(std::move(pair.rejected), cut->begin, cut->rejected_end)};
+  return CutPair{static_cast<std::uint32_t>(cut->begin),
+                 static_cast<std::uint32_t>(prompt - cut->begin),
+                 part_of(std::move(pair.chosen), cut->begin, cut->chosen_end),
+                 part_of(std::move(pair.rejected), cut->begin, cut->rejected_end)};
+}
+
+CutPair Pairs::pair(std::uint64_t position) const {
+  const Place place = locate(position);
+  std::optional<CutPair> pair = cut(read(place));
+  if (!pair) {
+    fail(ErrorKind::data, "{}: a side of pair {} has more than {} tokens",
+         set_.shard(place.shard).path().string(), place.document, seq_len_);
+  }
+  return *std::move(pair);
+}
+
+bool Pairs::is_kept(const Place& place) const {
+  const TokenShard& shard = set_.shard(place.shard);
+  const PairShape shape = shard.pair_shape(place.document);
+  const auto cut = cut_pair(shape.lengths(), seq_len_, rule_);
+  return cut && shard.kind().keeps(shape.lengths(), *cut, shape.chosen, shape.rejected, rule_);
+}
+
+CutPair Pairs::with_other_prompt(std::uint64_t position) const {
+  constexpr std::uint64_t kMostCompared = 64;
+  const CutPair own = pair(position);
+  const auto prompt_of = [](const CutPair& pair) {
+    return std::span(pair.answer().ids).first(pair.prompt_len);
+  };
+  std::optional<CutPair> nearest;
+  std::uint64_t num_compared = 0;
+  Place place = locate(position);
+  for (std::uint64_t i = 1; i < set_.num_documents() && num_compared < kMostCompared; ++i) {
+    while (place.document == 0) {
+      place.shard = (place.shard == 0 ? set_.num_shards() : place.shard) - 1;
+      place.document = set_.manifest().shards[place.shard].counts.documents;
+    }
+    --place.document;
+    if (!is_kept(place)) continue;
+    ++num_compared;
+    std::optional<CutPair> other = cut(read(place));
+    if (!std::ranges::equal(prompt_of(*other), prompt_of(own))) return *std::move(other);
+    if (!nearest) nearest = std::move(other);
+  }
+  return nearest ? *std::move(nearest) : own;
 }
 
 std::uint64_t Pairs::document(std::uint64_t position) const {

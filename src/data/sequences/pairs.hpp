@@ -15,6 +15,13 @@ struct CutPair {
   std::uint32_t prompt_len = 0;  // remaining tokens of the prompt
   Pair::Side chosen;             // remaining ids; positions of targets refer to the uncut side
   Pair::Side rejected;
+
+  /// For a document with one answer (SampleForm::answer): returns true if the answer is desirable,
+  /// which means that the chosen side holds it.
+  [[nodiscard]] bool is_desirable() const { return chosen.ids.size() > rejected.ids.size(); }
+
+  /// Returns the side that holds the one answer.
+  [[nodiscard]] const Pair::Side& answer() const { return is_desirable() ? chosen : rejected; }
 };
 
 /// The preference pairs of a set (or of a range of its documents) with sides of at most seq_len
@@ -39,6 +46,13 @@ class Pairs {
   /// Throws Error(data) for a side without tokens.
   [[nodiscard]] CutPair pair(std::uint64_t position) const;
 
+  /// Returns the document that comes before the pair at `position` and has another prompt. It is the
+  /// nearest such document of the whole data set, counted backwards from the pair and from the end
+  /// of the set after its first document. Documents that keep no target are left out. If none of
+  /// 64 documents has another prompt, returns the nearest one. Therefore the result depends only on
+  /// the data set, the document and the length.
+  [[nodiscard]] CutPair with_other_prompt(std::uint64_t position) const;
+
   /// Returns the document of the pair, counted over the shards of the set.
   [[nodiscard]] std::uint64_t document(std::uint64_t position) const;
 
@@ -60,6 +74,11 @@ class Pairs {
   void add(std::size_t shard, std::vector<std::uint32_t> documents);
   [[nodiscard]] bool cuts() const;
   [[nodiscard]] Place locate(std::uint64_t position) const;
+  [[nodiscard]] Pair read(const Place& place) const;
+  /// Returns the pair after its cut; nullopt if the rule of the set drops it.
+  [[nodiscard]] std::optional<CutPair> cut(Pair pair) const;
+  /// Returns true if the document keeps targets at this length.
+  [[nodiscard]] bool is_kept(const Place& place) const;
 
   const TokenSet& set_;
   PairCutRule rule_;

@@ -39,6 +39,12 @@ constexpr std::array kKinds{
             .keeps = keeps_targets,
             .numbers = kPairNumbers,
             .spans = kPairSpans},
+    SetKind{.name = "kto",
+            .document = "labeled answer",
+            .sample = SampleForm::answer,
+            .keeps = keeps_answer,
+            .numbers = kPairNumbers,
+            .spans = kPairSpans},
 };
 
 }  // namespace

@@ -37,6 +37,7 @@ struct SpanColumn {
 enum class SampleForm {
   sequence,  // parts of documents, packed to one length
   pair,      // one document with two sides
+  answer,    // one document with two sides: an answer after its prompt, and the prompt alone
 };
 
 struct SetKind {
@@ -51,7 +52,8 @@ struct SetKind {
   /// Returns true if a mask selects the targets, false if every token is a target.
   [[nodiscard]] constexpr bool is_masked() const { return !spans.empty(); }
 
-  [[nodiscard]] constexpr bool has_pairs() const { return sample == SampleForm::pair; }
+  /// Returns true if a document has two sides with a common prompt.
+  [[nodiscard]] constexpr bool has_pairs() const { return sample != SampleForm::sequence; }
 };
 
 /// Returns all rows.

@@ -75,6 +75,16 @@ bool keeps_targets(const PairLengths& lengths, const PairCut& cut, std::span<con
          side_keeps(rejected, lengths.rejected, cut.rejected_end);
 }
 
+bool keeps_answer(const PairLengths& lengths, const PairCut& cut, std::span<const Span> chosen,
+                  std::span<const Span> rejected, PairCutRule /*rule*/) {
+  const bool is_chosen = lengths.chosen > lengths.rejected;
+  const std::uint64_t begin = std::max(cut.begin, before_answer(lengths.prompt));
+  const std::uint64_t end = is_chosen ? cut.chosen_end : cut.rejected_end;
+  return begin < end &&
+         count_targets(is_chosen ? chosen : rejected, static_cast<std::uint32_t>(begin),
+                       static_cast<std::uint32_t>(end - begin)) > 0;
+}
+
 std::uint32_t count_targets(std::span<const Span> spans, std::uint32_t begin,
                             std::uint32_t length) {
   std::uint32_t count = 0;

@@ -97,6 +97,11 @@ std::optional<PairCut> cut_pair(const PairLengths& lengths, std::uint64_t seq_le
 bool keeps_targets(const PairLengths& lengths, const PairCut& cut, std::span<const Span> chosen,
                    std::span<const Span> rejected, PairCutRule rule);
 
+/// Like keeps_targets, for a document with one answer. The longer side holds the answer and must keep
+/// a target after the prompt; the other side is the prompt alone.
+bool keeps_answer(const PairLengths& lengths, const PairCut& cut, std::span<const Span> chosen,
+                  std::span<const Span> rejected, PairCutRule rule);
+
 /// Returns the position of the last token of the prompt, or 0 if the prompt is empty. This token
 /// predicts the first token of the answer, so the targets after the prompt need no earlier
 /// position. The position is counted from the start of the prompt.

@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <vector>
 
 #include "ops/cuda/kernel.hpp"
@@ -8,6 +9,7 @@
 namespace trireme::ops::cuda {
 
 inline constexpr KernelOf<AdamWUpdate> kAdamW{{"adamw", "adamw", "AdamWUpdate"}};
+inline constexpr std::array<const Kernel*, 1> kAdamwKernels{&kAdamW};
 
 /// Contiguous elements of equal length with one weight decay.
 struct AdamWTensors {

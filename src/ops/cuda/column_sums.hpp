@@ -1,4 +1,6 @@
 #pragma once
+#include <array>
+
 #include "ops/cuda/kernel.hpp"
 #include "ops/cuda/kernels/column_sums.hpp"
 
@@ -11,6 +13,7 @@ inline constexpr KernelOf<ColumnSums> kColumnSums{{.name = "column_sums",
                                                    .arguments = "ColumnSums",
                                                    .max_threads = kSumColumns * kSumWarps,
                                                    .fp32_only = true}};
+inline constexpr std::array<const Kernel*, 1> kColumnSumsKernels{&kColumnSums};
 
 /// Upper bound of the static shared memory of the kernels, in bytes.
 inline constexpr std::int64_t kStaticSharedBytes = 2048;

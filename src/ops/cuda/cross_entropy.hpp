@@ -1,4 +1,6 @@
 #pragma once
+#include <array>
+
 #include "ops/cuda/kernel.hpp"
 #include "ops/cuda/kernels/cross_entropy.hpp"
 
@@ -15,6 +17,8 @@ inline constexpr KernelOf<ClassStatistics> kClassStatistics{
     {"class_statistics", "cross_entropy", "ClassStatistics", kLogitThreads}};
 inline constexpr KernelOf<ClassGradient> kClassGradient{
     {"class_gradient", "cross_entropy", "ClassGradient", kLogitThreads}};
+inline constexpr std::array<const Kernel*, 3> kCrossEntropyKernels{
+    &kCrossEntropy, &kClassStatistics, &kClassGradient};
 
 bool accepts_cross_entropy(const at::Tensor& x);
 

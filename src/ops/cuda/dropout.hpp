@@ -1,4 +1,6 @@
 #pragma once
+#include <array>
+
 #include "ops/cuda/kernel.hpp"
 #include "ops/cuda/kernels/dropout.hpp"
 #include "ops/dropout.hpp"
@@ -7,6 +9,7 @@
 namespace trireme::ops::cuda {
 
 inline constexpr KernelOf<Dropout> kDropout{{"dropout", "dropout", "Dropout"}};
+inline constexpr std::array<const Kernel*, 1> kDropoutKernels{&kDropout};
 
 bool accepts_dropout(const at::Tensor& x);
 

@@ -1,4 +1,6 @@
 #pragma once
+#include <array>
+
 #include "ops/cuda/kernel.hpp"
 #include "ops/cuda/kernels/embedding.hpp"
 
@@ -9,6 +11,8 @@ inline constexpr KernelOf<EmbeddingGradient> kEmbeddingSegments{
     {"embedding_segments", "embedding", "EmbeddingGradient"}};
 inline constexpr KernelOf<EmbeddingGradient> kEmbeddingRuns{
     {"embedding_runs", "embedding", "EmbeddingGradient", 256, /*fp32_only=*/true}};
+inline constexpr std::array<const Kernel*, 2> kEmbeddingKernels{&kEmbeddingSegments,
+                                                                &kEmbeddingRuns};
 
 bool accepts_embedding(const at::Tensor& table, const at::Tensor& grads);
 

@@ -1,4 +1,6 @@
 #pragma once
+#include <array>
+
 #include "ops/cuda/kernel.hpp"
 #include "ops/cuda/kernels/gated_activation.hpp"
 #include "ops/gated_activation.hpp"
@@ -10,6 +12,8 @@ inline constexpr KernelOf<GatedForward> kGatedForward{
     {"gated_forward", "gated_activation", "GatedForward"}};
 inline constexpr KernelOf<GatedBackward> kGatedBackward{
     {"gated_backward", "gated_activation", "GatedBackward"}};
+inline constexpr std::array<const Kernel*, 2> kGatedActivationKernels{&kGatedForward,
+                                                                      &kGatedBackward};
 
 bool accepts_gated(const at::Tensor& gate_up);
 at::Tensor gated(const at::Tensor& gate_up, Activation activation);

@@ -1,4 +1,6 @@
 #pragma once
+#include <array>
+
 #include "ops/cuda/kernel.hpp"
 #include "ops/cuda/kernels/grad_norm.hpp"
 
@@ -12,6 +14,8 @@ inline constexpr KernelOf<AddWords> kAddWords{
     {"add_words", "grad_norm", "AddWords", kWordGroups* kWordThreads, /*fp32_only=*/true}};
 inline constexpr KernelOf<ClipFactor> kClipFactor{
     {"clip_factor", "grad_norm", "ClipFactor", 32, /*fp32_only=*/true}};
+inline constexpr std::array<const Kernel*, 3> kGradNormKernels{&kBlockSquares, &kAddWords,
+                                                               &kClipFactor};
 
 /// Returns true if grads is an fp32 tensor on a GPU that has the kernels.
 bool accepts_grad_norm(const at::Tensor& grads);

@@ -34,7 +34,7 @@ struct KernelOf : Kernel {
   static_assert(std::is_trivially_copyable_v<Arguments> && sizeof(Arguments) <= 4096);
 };
 
-/// Returns all kernels, in registry.cpp.
+/// Returns all kernels. CMake makes the list, from registry.cpp.in.
 std::span<const Kernel* const> all_kernels();
 
 /// The shape of one launch. The number of threads is a multiple of 32.

@@ -1,4 +1,6 @@
 #pragma once
+#include <array>
+
 #include "ops/cuda/kernel.hpp"
 #include "ops/cuda/kernels/rms_norm.hpp"
 #include "ops/rms_norm.hpp"
@@ -10,6 +12,7 @@ inline constexpr KernelOf<RmsNormForward> kRmsNormForward{
     {"rms_norm_forward", "rms_norm", "RmsNormForward"}};
 inline constexpr KernelOf<RmsNormBackward> kRmsNormBackward{
     {"rms_norm_backward", "rms_norm", "RmsNormBackward"}};
+inline constexpr std::array<const Kernel*, 2> kRmsNormKernels{&kRmsNormForward, &kRmsNormBackward};
 
 bool accepts_norm(const at::Tensor& x);
 AddRmsNormOutput norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,

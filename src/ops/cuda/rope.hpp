@@ -1,15 +1,17 @@
 #pragma once
+#include <array>
 #include <utility>
 
 #include "ops/cuda/kernel.hpp"
-#include "ops/cuda/kernels/heads.hpp"
+#include "ops/cuda/kernels/rope.hpp"
 #include "ops/rope.hpp"
 
 /// The cuda row of ops/rope.cpp.
 namespace trireme::ops::cuda {
 
-inline constexpr KernelOf<Heads> kHeadsForward{{"heads_forward", "heads", "Heads"}};
-inline constexpr KernelOf<Heads> kHeadsBackward{{"heads_backward", "heads", "Heads"}};
+inline constexpr KernelOf<Heads> kHeadsForward{{"heads_forward", "rope", "Heads"}};
+inline constexpr KernelOf<Heads> kHeadsBackward{{"heads_backward", "rope", "Heads"}};
+inline constexpr std::array<const Kernel*, 2> kRopeKernels{&kHeadsForward, &kHeadsBackward};
 
 /// Returns true for q [B, T, H, D] with D up to 1024.
 bool accepts_rope(const at::Tensor& q);

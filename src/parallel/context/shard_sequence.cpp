@@ -53,11 +53,10 @@ Microbatch shard_sequence(Microbatch whole, const Mesh& mesh) {
       whole.positions_of_ranks[static_cast<std::size_t>(mesh.rank(Axis::cp))];
   if (whole.target_tokens)
     whole.target_tokens = select_targets(*whole.target_tokens, whole.length(), own);
-  for (at::Tensor* per_token :
-       {&whole.tokens, &whole.targets, &whole.target_weights, &whole.positions,
-        &whole.dropout_positions, &whole.sequence_of, &whole.padding}) {
+  if (whole.mismatched)
+    whole.mismatched = std::make_shared<Microbatch>(shard_sequence(*whole.mismatched, mesh));
+  for (at::Tensor* per_token : whole.per_token())
     if (per_token->defined()) *per_token = select_positions(*per_token, own);
-  }
   return whole;
 }
 

@@ -47,13 +47,16 @@ struct ChatProblem {
 /// - A side of a preference pair is a list of messages, after an optional "prompt"; or a text,
 ///   after the text "prompt" or the fields of an Alpaca record; or one message, after the list
 ///   "conversations" or "messages".
+/// - A labeled answer is a prompt and a completion, a list of messages that ends with the answer, or
+///   an Alpaca record. Its field "label" or "kto_tag" is true or false (also 1 or 0).
 /// - The last of equal keys counts. Other fields are not read, and unread() lists them.
 /// - Numbers are read as in Python's json, also integers beyond 64 bits, 1e999, NaN and Infinity.
 /// Source: MiniMind's data sets, OpenAI's chat API, the data formats of LLaMA-Factory and TRL.
 class ChatReader {
  public:
   /// `fields`: empty, or names of the fields to read instead of the usual ones: two strings of user
-  /// and assistant (conversation), or prompt, chosen and rejected (pair).
+  /// and assistant (conversation), prompt, chosen and rejected (pair), or prompt, completion and
+  /// label (answer).
   explicit ChatReader(ChatForm form, std::vector<std::string> fields = {});
   ChatReader(ChatReader&&) noexcept;
   ChatReader& operator=(ChatReader&&) noexcept;
@@ -70,6 +73,8 @@ class ChatReader {
 
   /// Reads one object. 64 bytes after its `size` bytes must be readable. On success,
   /// `conversations` has one (conversation) or two (chosen, rejected) entries.
+  /// A labeled answer also has two: the chosen entry ends with the answer if it is desirable, and
+  /// the rejected entry if not. The other entry is the prompt.
   std::optional<ChatProblem> read(const char* json, std::size_t size,
                                   std::vector<Conversation>& conversations);
 

@@ -23,11 +23,11 @@ std::optional<object> first_message(const object& record) {
 }
 
 /// Returns the messages of the prompt: a text of the user, or a list of messages.
-Conversation read_prompt(RecordReader& reader, const object& record) {
-  const element value = reader.field(record, "prompt");
-  if (!value.is_string()) return reader.messages().read_list(value, "prompt");
+Conversation read_prompt(RecordReader& reader, const object& record, const std::string& name) {
+  const element value = reader.field(record, name);
+  if (!value.is_string()) return reader.messages().read_list(value, name);
   Conversation prompt;
-  prompt.messages.push_back(message_of(Role::user, reader.text_field(record, "prompt")));
+  prompt.messages.push_back(message_of(Role::user, reader.text_field(record, name)));
   return prompt;
 }
 
@@ -111,21 +111,27 @@ void read_alpaca(RecordReader& reader, const object& record, std::vector<Convers
   reader.note_unread(record, kRead);
 }
 
+Conversation read_completion(RecordReader& reader, const object& record, const std::string& prompt,
+                             const std::string& completion, std::size_t& num_prompt) {
+  Conversation conversation = read_prompt(reader, record, prompt);
+  num_prompt = conversation.messages.size();
+  const element value = reader.field(record, completion);
+  if (value.is_string()) {
+    conversation.messages.push_back(
+        message_of(Role::assistant, reader.text_field(record, completion)));
+    reader.read_tools(record, conversation);
+  } else {
+    conversation = reader.read_messages(record, value, completion, std::move(conversation));
+  }
+  // The loss of these forms is that of the completion, as in TRL.
+  for (std::size_t i = 0; i < num_prompt; ++i) conversation.messages[i].is_target = false;
+  return conversation;
+}
+
 void read_prompt_completion(RecordReader& reader, const object& record,
                             std::vector<Conversation>& into) {
-  Conversation prompt = read_prompt(reader, record);
-  const std::size_t num_prompt = prompt.messages.size();
-  const element completion = reader.field(record, "completion");
-  if (completion.is_string()) {
-    into.push_back(std::move(prompt));
-    into[0].messages.push_back(
-        message_of(Role::assistant, reader.text_field(record, "completion")));
-    reader.read_tools(record, into[0]);
-  } else {
-    into.push_back(reader.read_messages(record, completion, "completion", std::move(prompt)));
-  }
-  // The loss of this form is that of the completion, as in TRL.
-  for (std::size_t i = 0; i < num_prompt; ++i) into[0].messages[i].is_target = false;
+  std::size_t num_prompt = 0;
+  into.push_back(read_completion(reader, record, "prompt", "completion", num_prompt));
   reader.add_system(record, into);
   constexpr std::array<std::string_view, 5> kRead{"prompt", "completion", "system", "tools",
                                                   "functions"};

@@ -11,11 +11,35 @@
 #include "text/unicode/utf8.hpp"
 
 namespace trireme::text {
+namespace chat_json {
+
+// The functions of the rows, in the files named *_forms.cpp.
+bool has_messages(const object& record);
+bool has_sharegpt(const object& record);
+bool has_alpaca(const object& record);
+bool has_prompt_completion(const object& record);
+bool has_preference(const object& record);
+bool has_label(const object& record);
+void read_alpaca(RecordReader& reader, const object& record, std::vector<Conversation>& into);
+void read_prompt_completion(RecordReader& reader, const object& record,
+                            std::vector<Conversation>& into);
+void read_preference(RecordReader& reader, const object& record, std::vector<Conversation>& into);
+void read_labeled(RecordReader& reader, const object& record, std::vector<Conversation>& into);
+
+}  // namespace chat_json
+
 namespace {
+
+/// Two conversations. One ends with a labeled answer, and the other is only the prompt of it. The
+/// chosen one, which comes first, has a desirable answer, and the rejected one an undesirable answer.
+constexpr ChatForm kAnswer{"answer"};
 
 constexpr std::array<std::string_view, 1> kTextMarks{"text"};
 constexpr std::array<std::string_view, 2> kConversationMarks{"conversations", "messages"};
 constexpr std::array<std::string_view, 1> kPairMarks{"chosen,rejected"};
+constexpr std::array<std::string_view, 6> kAnswerMarks{
+    "prompt,completion,label", "messages,label",        "messages,kto_tag",
+    "conversations,label",     "conversations,kto_tag", "instruction,output,kto_tag"};
 
 /// Rows with the same chats stand in the order in which a record is compared with them.
 constexpr std::array kForms{
@@ -44,6 +68,11 @@ constexpr std::array kForms{
                .keys = R"({"prompt", "chosen", "rejected"})",
                .recognizes = chat_json::has_preference,
                .read = chat_json::read_preference},
+    RecordForm{.name = "kto",
+               .chats = kAnswer,
+               .keys = R"({"prompt", "completion", "label"})",
+               .recognizes = chat_json::has_label,
+               .read = chat_json::read_labeled},
 };
 
 constexpr std::array kKinds{
@@ -64,10 +93,21 @@ constexpr std::array kKinds{
                .keys = R"({"chosen", "rejected"})",
                .noun = "preference pair",
                .marks = kPairMarks,
+               .fields = "prompt,chosen,rejected",
                .names = "PROMPT,CHOSEN,REJECTED",
                .num_names = 3,
                .names_refusal = "three names, PROMPT,CHOSEN,REJECTED",
                .names_advice = "name three of them as --fields PROMPT,CHOSEN,REJECTED"},
+    RecordKind{.name = "kto",
+               .form = kAnswer,
+               .keys = R"({"prompt", "completion", "label"})",
+               .noun = "labeled answer",
+               .marks = kAnswerMarks,
+               .fields = "prompt,completion,label",
+               .names = "PROMPT,COMPLETION,LABEL",
+               .num_names = 3,
+               .names_refusal = "three names, PROMPT,COMPLETION,LABEL",
+               .names_advice = "name three of them as --fields PROMPT,COMPLETION,LABEL"},
 };
 
 }  // namespace
@@ -148,26 +188,6 @@ std::vector<std::string> field_names(const object& record, bool texts) {
   return names;
 }
 
-std::string describe_kto() {
-  return cat(
-      "; it is a KTO record ('prompt', 'completion', 'label'), a form that pack does not read: "
-      "write the answers to train on as ",
-      kMessagesForm, " for --kind ", record_kind(ChatForm::conversation).name,
-      ", or pairs of answers as {\"prompt\", \"chosen\", \"rejected\"} for --kind ",
-      record_kind(ChatForm::pair).name);
-}
-
-/// A known record form that no kind of data set reads.
-struct UnreadForm {
-  std::string_view marks;  // keys, as in RecordKind::marks
-  std::string (*describe)();
-};
-
-constexpr std::array kUnreadForms{
-    UnreadForm{"prompt,completion,label", describe_kto},
-    UnreadForm{"instruction,output,kto_tag", describe_kto},
-};
-
 /// Returns true if the record has all of these keys. With `as_text`, their values must be strings.
 bool has_marks(const object& record, std::string_view marks, bool as_text = false) {
   const std::vector<std::string> keys = split(marks, ',');
@@ -235,8 +255,6 @@ const RecordForm* recognize_record(const object& record, ChatForm chats) {
 std::string describe_known_record(const object& record, const RecordKind& kind) {
   const std::string chat = describe_other_kind(record, kind, true);
   if (!chat.empty()) return chat;
-  for (const UnreadForm& form : kUnreadForms)
-    if (has_marks(record, form.marks)) return form.describe();
   const std::string known = describe_known_form(record);
   if (!known.empty()) return known;
   return describe_other_kind(record, kind, false);

@@ -20,12 +20,21 @@ namespace chat_json {
 class RecordReader;
 }
 
-/// The chats of a JSON object.
-enum class ChatForm {
-  conversation,  // one conversation
-  pair,          // two conversations, chosen and rejected
-  request,       // "messages" of a request to a model; no answer is needed
+/// The chats of a JSON object. A kind of data set with records of its own needs no constant here:
+/// its row has ChatForm{"name"}.
+struct ChatForm {
+  std::string_view name;
+
+  static const ChatForm conversation;  // one conversation
+  static const ChatForm pair;          // two conversations, chosen and rejected
+  static const ChatForm request;       // "messages" of a request to a model; no answer is needed
+
+  bool operator==(const ChatForm&) const = default;
 };
+
+inline constexpr ChatForm ChatForm::conversation{"conversation"};
+inline constexpr ChatForm ChatForm::pair{"pair"};
+inline constexpr ChatForm ChatForm::request{"request"};
 
 /// A record form of chats: a value of `pack --format`.
 struct RecordForm {
@@ -57,6 +66,7 @@ struct RecordKind {
   std::string_view noun;              // "conversation", for messages
   // Each entry is a comma-separated list of keys. A record with all of the keys has this form.
   std::span<const std::string_view> marks;
+  std::string_view fields = "";  // the fields that a record has without --fields: "prompt,chosen"
   // The names that --fields accepts, for example "USER,ASSISTANT", and their number (0: --fields is
   // not allowed).
   std::string_view names = "";

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/join.hpp"
 
 namespace trireme::text::chat_json {
 namespace {
@@ -24,7 +25,9 @@ RecordReader::RecordReader(ChatForm chats, std::vector<std::string> fields)
       has_own_fields_(!fields.empty()),
       fields_(std::move(fields)),
       messages_(chats == ChatForm::request, chats == ChatForm::pair) {
-  if (chats == ChatForm::pair && fields_.empty()) fields_ = {"prompt", "chosen", "rejected"};
+  if (chats == ChatForm::request || has_own_fields_) return;
+  const std::string_view usual = record_kind(chats).fields;
+  if (!usual.empty()) fields_ = split(usual, ',');
 }
 
 element RecordReader::field(const object& record, const std::string& name) const {

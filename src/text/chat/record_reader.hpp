@@ -24,7 +24,7 @@ class RecordReader {
   /// Returns true if the caller has given the names of the fields.
   [[nodiscard]] bool has_own_fields() const { return has_own_fields_; }
 
-  /// Returns the given names; without them, for pairs, the usual ones.
+  /// Returns the given names; without them, the usual ones (RecordKind::fields).
   [[nodiscard]] const std::vector<std::string>& fields() const { return fields_; }
 
   [[nodiscard]] MessageReader& messages() { return messages_; }
@@ -65,17 +65,15 @@ std::string alpaca_question(RecordReader& reader, const object& record);
 /// Appends the pairs of texts in the field "history".
 void read_alpaca_history(RecordReader& reader, const object& record, Conversation& conversation);
 
-/// Functions of the rows of record_forms().
-bool has_messages(const object& record);
-bool has_sharegpt(const object& record);
-bool has_alpaca(const object& record);
-bool has_prompt_completion(const object& record);
-bool has_preference(const object& record);
+/// Reads a prompt and its completion, each a text or a list of messages, and the tools of the record.
+/// Only answers of the completion are training targets. `num_prompt` receives the number of messages
+/// of the prompt.
+Conversation read_completion(RecordReader& reader, const object& record, const std::string& prompt,
+                             const std::string& completion, std::size_t& num_prompt);
+
+/// Reads the list of messages in "conversations" or "messages". The function of two rows of
+/// record_forms().
 void read_messages(RecordReader& reader, const object& record, std::vector<Conversation>& into);
-void read_alpaca(RecordReader& reader, const object& record, std::vector<Conversation>& into);
-void read_prompt_completion(RecordReader& reader, const object& record,
-                            std::vector<Conversation>& into);
-void read_preference(RecordReader& reader, const object& record, std::vector<Conversation>& into);
 
 /// Reads a record of two strings, named by the caller (`pack --fields QUESTION,ANSWER`).
 void read_own_fields(RecordReader& reader, const object& record, std::vector<Conversation>& into);

@@ -190,8 +190,14 @@ std::vector<objective::PairScore> score_pairs(model::Transformer& model,
     const parallel::Microbatch batch =
         to_microbatch(pairs.make_batch(numbers, in_file_order), model.registry().device(),
                       /*step=*/0, /*training=*/false);
-    const auto scores = objective::pair_scores(
-        batch, objective::sequence_scores(batch, model.hidden(batch), head(model, path), {}));
+    objective::SequenceScores sums =
+        objective::sequence_scores(batch, model.hidden(batch), head(model, path), {});
+    if (batch.mismatched) {  // the other sequences of the pairs
+      const objective::SequenceScores others = objective::sequence_scores(
+          *batch.mismatched, model.hidden(*batch.mismatched), head(model, path), {});
+      sums = {sums.sums + others.sums, sums.counts + others.counts};
+    }
+    const auto scores = objective::pair_scores(batch, sums);
     mine.insert(mine.end(), scores.begin(), scores.end());
   });
   std::vector<objective::PairScore> all = gather(world, mine);

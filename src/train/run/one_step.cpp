@@ -153,7 +153,7 @@ void record_layout(TrainingRun& run, const UpdateCount& count,
                     config.train.fp8_mode()},
                    config.lora);
   facts.tokens_vary =
-      run.model.objective->term() == objective::LossTerm::pair || run.model.frozen != nullptr;
+      run.model.objective->term() != objective::LossTerm::target || run.model.frozen != nullptr;
   run.schedule_recorded = run.model.step.schedules().ran_found();
   if (run.schedule_recorded) facts.found_schedule = run.model.step.schedules().found();
   Json record = layout_record(run.world(), run.model.mesh, facts, count);

@@ -20,6 +20,7 @@
 #include "core/problems.hpp"
 #include "core/process/stop_signals.hpp"
 #include "data/order/length_warning.hpp"
+#include "data/shards/set_kind.hpp"
 #include "device/device.hpp"
 #include "device/torch_errors.hpp"
 #include "job/doctor/findings.hpp"
@@ -156,11 +157,13 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
                       format_count(static_cast<double>(config.model.num_parameters()))));
   if (!batch_note.empty()) log::info(batch_note);
   const bool pairs = run.data.stream().samples_are_pairs();
-  log::info(formatted("global batch {} = {} x {} x {} of {} tokens{}; {}{}", train.global_batch,
-                      counted(run.model.mesh.size(parallel::Axis::dp), "data rank"),
-                      counted(train.micro_batch, pairs ? "pair" : "sequence"),
-                      counted(run.micro_steps(), "accumulation step"), train.seq_len,
-                      pairs ? " a side at most" : "", run.data.size_text(), config.data.path));
+  log::info(formatted(
+      "global batch {} = {} x {} x {} of {} tokens{}; {}{}", train.global_batch,
+      counted(run.model.mesh.size(parallel::Axis::dp), "data rank"),
+      counted(train.micro_batch,
+              pairs ? data::set_kind(run.data.stream().first_set().kind()).document : "sequence"),
+      counted(run.micro_steps(), "accumulation step"), train.seq_len,
+      pairs ? " a side at most" : "", run.data.size_text(), config.data.path));
   const double tokens = static_cast<double>(train.global_batch * train.seq_len) * (pairs ? 2 : 1);
   log::info(formatted("steps {} to {} ({}{} tokens per step), run directory {}", run.progress.step,
                       train.steps, pairs ? "at most " : "", format_count(tokens),

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <optional>
 #include <vector>
@@ -15,9 +16,12 @@
 namespace trireme::train {
 namespace {
 
+/// The metric that counts the loss terms, by LossTerm.
+constexpr std::array<const char*, 3> kTermNames{"valid_targets", "valid_pairs", "valid_answers"};
+
 struct Validation {
   double loss = 0;            // loss sum / number of terms, over all ranks
-  double num_terms = 0;       // number of targets, or of preference pairs
+  double num_terms = 0;       // number of targets, preference pairs or answers
   std::vector<double> means;  // means of Objective::evaluated() over the same terms
 };
 
@@ -45,7 +49,7 @@ std::optional<Validation> evaluate(
     Step& step, std::span<const data::SampleSet> sets, std::int64_t micro_batch,
     const std::function<bool(std::int64_t, std::int64_t)>& cancel_before) {
   const parallel::Mesh& mesh = step.parts().mesh;
-  const objective::Objective& objective = step.parts().objective;
+  objective::Objective& objective = step.parts().objective;
   const at::Device device = step.parts().model.registry().device();
   const auto num_sums = static_cast<std::int64_t>(1 + objective.evaluated().size());
   at::Tensor sums =  // loss, the objective's evaluated() values, number of terms
@@ -53,27 +57,41 @@ std::optional<Validation> evaluate(
   const bool counts = mesh.rank(parallel::Axis::cp) == 0 && mesh.rank(parallel::Axis::pp) == 0;
   const std::int64_t at_once =
       mesh.size(parallel::Axis::pp) == 1 ? 1 : kAtOnce * mesh.size(parallel::Axis::pp);
-  for (const data::SampleSet& samples : sets) {
-    const data::SampleOrder in_file_order(samples.size(), 0, /*shuffle=*/false);
-    const auto total = static_cast<std::int64_t>(samples.size());
-    const std::int64_t stride = micro_batch * mesh.size(parallel::Axis::dp);
-    const std::int64_t rounds = (total + stride - 1) / stride;
-    for (std::int64_t round = 0; round < rounds; round += at_once) {
-      failpoint("train.validate");
-      if (cancel_before(round, rounds)) return std::nullopt;
-      std::vector<parallel::Microbatch> batches;
-      for (std::int64_t i = round; i < std::min(round + at_once, rounds); ++i) {
-        const data::Batch batch =
-            samples.make_batch(samples_of(i, micro_batch, mesh, total), in_file_order);
-        batches.push_back(
-            parallel::shard_sequence(to_microbatch(batch, device, 0, /*training=*/false), mesh));
-        if (counts) sums[num_sums].add_(static_cast<double>(num_terms(batch, objective.term())));
+  /// Calls `use` with the micro-batches of each round, and whether the round is the last of all.
+  const auto for_rounds = [&](const auto& use) {
+    for (const data::SampleSet& samples : sets) {
+      const data::SampleOrder in_file_order(samples.size(), 0, /*shuffle=*/false);
+      const auto total = static_cast<std::int64_t>(samples.size());
+      const std::int64_t stride = micro_batch * mesh.size(parallel::Axis::dp);
+      const std::int64_t rounds = (total + stride - 1) / stride;
+      for (std::int64_t round = 0; round < rounds; round += at_once) {
+        failpoint("train.validate");
+        if (cancel_before(round, rounds)) return false;
+        std::vector<data::Batch> batches;
+        std::vector<parallel::Microbatch> micro_batches;
+        for (std::int64_t i = round; i < std::min(round + at_once, rounds); ++i) {
+          batches.push_back(
+              samples.make_batch(samples_of(i, micro_batch, mesh, total), in_file_order));
+          micro_batches.push_back(parallel::shard_sequence(
+              to_microbatch(batches.back(), device, 0, /*training=*/false), mesh));
+        }
+        use(batches, micro_batches, round + at_once >= rounds && &samples == &sets.back());
       }
-      step.forward(batches, [&](std::size_t i, const at::Tensor& hidden) {
-        sums.narrow(0, 0, num_sums).add_(objective.evaluate(batches[i], hidden));
-      });
     }
-  }
+    return true;
+  };
+  if (objective.surveys() && !for_rounds([&](const auto&, const auto& micro_batches, bool last) {
+        objective.survey(micro_batches, last);
+      }))
+    return std::nullopt;
+  if (!for_rounds([&](const auto& batches, const auto& micro_batches, bool /*last*/) {
+        for (const data::Batch& batch : batches)
+          if (counts) sums[num_sums].add_(static_cast<double>(num_terms(batch, objective.term())));
+        step.forward(micro_batches, [&](std::size_t i, const at::Tensor& hidden) {
+          sums.narrow(0, 0, num_sums).add_(objective.evaluate(micro_batches[i], hidden));
+        });
+      }))
+    return std::nullopt;
   for (const parallel::Axis axis : {parallel::Axis::data, parallel::Axis::pp})
     if (mesh.size(axis) > 1)
       parallel::all_reduce(mesh.group(axis), sums, comm::ReduceOp::sum, "validation")->wait();
@@ -101,7 +119,7 @@ bool validate(TrainingRun& run) {
   const objective::Objective& objective = *run.model.objective;
   line.add("eval_step", run.progress.step)
       .add("valid_loss", validation->loss)
-      .add(objective.term() == objective::LossTerm::pair ? "valid_pairs" : "valid_targets",
+      .add(kTermNames[static_cast<std::size_t>(objective.term())],
            static_cast<std::int64_t>(validation->num_terms));
   line.add("time", unix_time_s()).add("validation_s", timer.seconds());
   for (std::size_t i = 0; i < validation->means.size(); ++i)

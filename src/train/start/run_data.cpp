@@ -5,6 +5,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "data/shards/set_kind.hpp"
 #include "text/tokenizer.hpp"
 
 namespace trireme::train {
@@ -139,7 +140,10 @@ std::int64_t RunData::samples_of_epochs(double epochs) const {
 
 std::string RunData::size_text() const {
   if (const auto size = stream_.epoch_size())
-    return formatted("{} {} in ", *size, stream_.samples_are_pairs() ? "pairs" : "sequences");
+    return formatted("{} {}s in ", *size,
+                     stream_.samples_are_pairs()
+                         ? data::set_kind(stream_.first_set().kind()).document
+                         : "sequence");
   return formatted("{} sources in ", stream_.num_sources());
 }
 

@@ -43,6 +43,7 @@ struct LaterKey {
 constexpr auto kLaterKeys = std::to_array<LaterKey>({{"train.fp8", "off"},
                                                      {"model.activation", "silu"},
                                                      {"dpo.score", "all"},
+                                                     {"dpo.gamma", "1"},
                                                      {"model.rope_scaling", ""},
                                                      {"model.qkv_bias", "false"},
                                                      {"model.attention_output_bias", "false"},

@@ -90,17 +90,18 @@ void add_padding(const data::Batch& batch, at::Device device, parallel::Microbat
 double update_aux_terms(const data::Batch& batch, const model::MoeConfig& moe) {
   TRIREME_ASSERT(batch.update_samples > 0 && batch.update_batches > 0);
   if (moe.router_aux_loss != "sequence") return static_cast<double>(batch.update_batches);
-  return static_cast<double>(batch.update_samples * (batch.sequence_of.empty() ? 1 : 2));
+  const bool has_two = !batch.sequence_of.empty() && !batch.mismatched;  // sequences of a sample
+  return static_cast<double>(batch.update_samples * (has_two ? 2 : 1));
 }
 
 }  // namespace
 
 std::int64_t num_terms(const data::Batch& batch, objective::LossTerm term) {
-  return term == objective::LossTerm::pair ? batch.num_pairs : batch.num_targets;
+  return term == objective::LossTerm::target ? batch.num_targets : batch.num_pairs;
 }
 
 std::int64_t update_terms(const data::Batch& batch, objective::LossTerm term) {
-  return term == objective::LossTerm::pair ? batch.update_samples : batch.update_targets;
+  return term == objective::LossTerm::target ? batch.update_targets : batch.update_samples;
 }
 
 parallel::Microbatch to_microbatch(const data::Batch& batch, at::Device device, std::int64_t step,
@@ -119,6 +120,10 @@ parallel::Microbatch to_microbatch(const data::Batch& batch, at::Device device, 
     add_padding(batch, device, result);
   } else {
     add_pairs(batch, device, result);
+  }
+  if (batch.mismatched) {
+    result.mismatched = std::make_shared<parallel::Microbatch>(
+        to_microbatch(*batch.mismatched, device, step, /*training=*/false));
   }
   result.bounds = row_bounds(batch);
   result.step = step;

@@ -123,6 +123,7 @@ UpdateResult Step::run(std::span<const data::Batch> batches, std::int64_t update
   at::Tensor loss_sum =
       at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(registry_.device()));
   ActivationCount activations(registry_.weights(), counts_activations_);
+  if (parts_.objective.surveys()) parts_.objective.survey(micro_batches, /*last=*/true);
 
   // Forward and backward. Gradient buckets are sent while backward runs.
   router_.begin();

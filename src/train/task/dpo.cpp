@@ -1,5 +1,9 @@
+#include <algorithm>
+#include <array>
 #include <optional>
+#include <string_view>
 
+#include "core/error.hpp"
 #include "objective/preference.hpp"
 #include "parallel/context/shard_sequence.hpp"
 #include "train/task/reference.hpp"
@@ -9,6 +13,18 @@ namespace trireme::train {
 namespace {
 
 constexpr double kDpoLr = 4e-8;  // MiniMind V3's trainer/train_dpo.py
+
+/// The defaults of a loss that differ from those of PreferenceConfig. All have dpo.logprob = mean.
+/// The values are those of the papers (objective/preference_loss.hpp).
+struct LossDefault {
+  std::string_view loss;
+  double beta = 0.1;
+  double sft_weight = 0;
+};
+
+constexpr std::array<LossDefault, 3> kLossDefaults{LossDefault{.loss = "ipo"},
+                                                   LossDefault{.loss = "orpo", .sft_weight = 1},
+                                                   LossDefault{.loss = "simpo", .beta = 2}};
 
 struct DpoConfig {
   objective::PreferenceConfig loss;
@@ -33,34 +49,49 @@ class Dpo final : public Task {
     config_.reference = absolute_path_or_empty(config_.reference);
   }
 
-  /// For IPO, sets dpo.logprob to "mean": sums grow with the length of an answer, and the loss is
-  /// the squared distance of their difference from 1 / (2 beta).
+  /// Sets the keys with a default that depends on dpo.loss. For IPO, sums grow with the length of an
+  /// answer, and the loss is the squared distance of their difference from 1 / (2 beta).
   void choose_defaults(config::ConfigSet& keys) override {
-    if (config_.loss.loss != "ipo") return;
-    objective::PreferenceConfig ipo;
-    ipo.logprob = "mean";
-    std::vector<Field> fields = fields_of("dpo", ipo);
-    std::erase_if(fields, [](const Field& field) { return field.key != "dpo.logprob"; });
-    keys.apply_preset(fields, "default with dpo.loss = ipo");
-    if (keys.is_set("dpo.logprob") && config_.loss.logprob == "sum") {
+    const std::string& loss = config_.loss.loss;
+    const auto* const found = std::ranges::find_if(
+        kLossDefaults, [&](const LossDefault& one) { return one.loss == loss; });
+    if (found == kLossDefaults.end()) return;
+    objective::PreferenceConfig usual;
+    usual.logprob = "mean";
+    usual.beta = found->beta;
+    usual.sft_weight = found->sft_weight;
+    std::vector<Field> fields = fields_of("dpo", usual);
+    std::erase_if(fields, [&](const Field& field) {
+      return !(field.key == "dpo.logprob" ||
+               (field.key == "dpo.beta" && found->beta != LossDefault{}.beta) ||
+               (field.key == "dpo.sft_weight" && found->sft_weight != LossDefault{}.sft_weight));
+    });
+    keys.apply_preset(fields, cat("default with dpo.loss = ", loss));
+    if (loss == "ipo" && keys.is_set("dpo.logprob") && config_.loss.logprob == "sum") {
       keys.warn(
           "dpo.logprob = sum with dpo.loss = ipo: the loss grows with the square of the answers' "
           "lengths. The default for ipo is dpo.logprob = mean.");
     }
   }
 
-  void check(Problems& problems) const override { objective::check(config_.loss, problems); }
+  void check(Problems& problems) const override {
+    objective::check(config_.loss, problems);
+    if (!has_reference() && !config_.reference.empty())
+      problems.add(
+          "dpo.reference", config_.reference,
+          cat("must be empty with dpo.loss = ", config_.loss.loss, ", which has no reference"));
+  }
 
   [[nodiscard]] bool needs_start() const override { return true; }
 
   [[nodiscard]] std::optional<double> default_lr() const override { return kDpoLr; }
 
   [[nodiscard]] std::optional<FrozenModelSpec> frozen(const RunConfig& config) const override {
-    return reference_model(reference(), config);
+    return has_reference() ? reference_model(reference(), config) : std::nullopt;
   }
 
   [[nodiscard]] bool compares_with_start(const RunConfig& /*config*/) const override {
-    return config_.reference.empty();
+    return has_reference() && config_.reference.empty();
   }
 
   void choose_data(data::StreamConfig& stream, const data::EncodeWord& /*encode*/) const override {
@@ -69,7 +100,7 @@ class Dpo final : public Task {
 
   void check_files(const RunConfig& config,
                    std::span<const data::SampleSet* const> sets) const override {
-    check_reference(reference(), config, sets);
+    if (has_reference()) check_reference(reference(), config, sets);
   }
 
   [[nodiscard]] std::unique_ptr<objective::Objective> make_objective(
@@ -80,10 +111,14 @@ class Dpo final : public Task {
             context.model.head_weight(), ops::path_of(context.config.train.fused_ops),
             context.model.tensor(), parallel::context_group(context.mesh), config_.loss,
             context.config.train.seq_len},
-        make_reference(reference(), context), context.measures);
+        has_reference() ? make_reference(reference(), context)
+                        : std::make_unique<objective::NoReference>(),
+        context.measures);
   }
 
  private:
+  [[nodiscard]] bool has_reference() const { return objective::has_reference(config_.loss.loss); }
+
   [[nodiscard]] ReferenceKeys reference() const {
     return {"dpo", config_.reference, config_.loss.score};
   }

@@ -25,7 +25,8 @@ std::string command_for(const ScoreReader& reader) {
   if (!config.data.valid_path.empty() && config.train.eval_every > 0)
     text += cat(" --data.valid_path ", shell_word(config.data.valid_path));
   text += formatted(" --seq-len {} --precision {}", config.train.seq_len, config.train.precision);
-  if (reader.keys.score != "all") text += cat(" --dpo.score ", reader.keys.score);
+  if (!reader.keys.score.empty() && reader.keys.score != "all")
+    text += cat(" --dpo.score ", reader.keys.score);
   return cat(text, " --output ", shell_word(reader.keys.reference));
 }
 
@@ -68,12 +69,17 @@ class ModelScores final : public objective::ReferenceScores {
   }
 
   void prepare(std::span<const parallel::Microbatch> micro_batches) override {
+    if (!stages_) return;
     prepared_.clear();
     std::vector<parallel::Microbatch> read_only;
     for (const parallel::Microbatch& batch : micro_batches) read_only.push_back(to_read(batch));
     stages_->forward(read_only, [&](std::size_t i, const at::Tensor& hidden) {
       prepared_[micro_batches[i].tokens.const_data_ptr()] = scores(read_only[i], hidden);
     });
+  }
+
+  [[nodiscard]] bool knows(const parallel::Microbatch& batch) const override {
+    return !stages_ || prepared_.contains(batch.tokens.const_data_ptr());
   }
 
   [[nodiscard]] at::Tensor sums(const parallel::Microbatch& batch) override {
@@ -99,6 +105,18 @@ class ModelScores final : public objective::ReferenceScores {
   std::optional<FrozenStages> stages_;
   std::map<const void*, at::Tensor> prepared_;  // by the data pointer of the tokens
 };
+
+/// Creates the scores of the trained model.
+std::unique_ptr<ModelScores> trained_scores(const TaskContext& context, bool adapters) {
+  model::Transformer& model = context.model;
+  const ops::Path path = ops::path_of(context.config.train.fused_ops);
+  const auto head = [&model, path] {
+    return objective::head_of(model.registry(), model.head_weight(), model.tensor(), path);
+  };
+  return std::make_unique<ModelScores>(
+      ModelScores::Setup{model, head, adapters, parallel::context_group(context.mesh)},
+      context.mesh);
+}
 
 void compare_origin(const checkpoint::ReferenceOrigin& origin, const ReferenceKeys& keys,
                     const TaskContext& context) {
@@ -140,14 +158,7 @@ std::unique_ptr<objective::ReferenceScores> make_reference(const ReferenceKeys& 
                            true, group},
         context.mesh);
   }
-  if (keys.reference.empty()) {
-    model::Transformer& model = context.model;
-    const auto head = [&model, path] {
-      return objective::head_of(model.registry(), model.head_weight(), model.tensor(), path);
-    };
-    return std::make_unique<ModelScores>(ModelScores::Setup{model, head, /*adapters=*/false, group},
-                                         context.mesh);
-  }
+  if (keys.reference.empty()) return trained_scores(context, /*adapters=*/false);
   const checkpoint::ReferenceTable table = checkpoint::load_reference(keys.reference);
   const ScoreReader reader{context.config, keys, context.sets};
   check_scores(table, reader);
@@ -155,9 +166,13 @@ std::unique_ptr<objective::ReferenceScores> make_reference(const ReferenceKeys& 
   return stored_reference(table, reader, group);
 }
 
+std::unique_ptr<objective::ReferenceScores> make_own_scores(const TaskContext& context) {
+  return trained_scores(context, /*adapters=*/true);
+}
+
 void check_scores(const checkpoint::ReferenceTable& table, const ScoreReader& reader) {
   const ReferenceKeys& keys = reader.keys;
-  if (table.origin.score != keys.score) {
+  if (!keys.score.empty() && table.origin.score != keys.score) {
     fail_reference(reader, formatted("was computed with {}.score = {}, but this run has {}",
                                      keys.section, table.origin.score, keys.score));
   }

@@ -19,7 +19,7 @@ namespace trireme::train {
 struct ReferenceKeys {
   std::string_view section;      // "dpo"
   const std::string& reference;  // dpo.reference; "": the model that the run starts from
-  const std::string& score;      // dpo.score
+  const std::string& score;      // dpo.score; "": the values of dpo.score mean the same targets
 };
 
 /// Returns the frozen model for Task::frozen(). No model is needed for adapters with their own
@@ -33,6 +33,9 @@ void check_reference(const ReferenceKeys& keys, const RunConfig& config,
 /// Creates the reference of an objective.
 std::unique_ptr<objective::ReferenceScores> make_reference(const ReferenceKeys& keys,
                                                            const TaskContext& context);
+
+/// Creates the scores of the trained model itself, without dropout.
+std::unique_ptr<objective::ReferenceScores> make_own_scores(const TaskContext& context);
 
 /// The facts of a run that reads stored scores.
 struct ScoreReader {

@@ -245,9 +245,9 @@ TEST_F(ChatPack, RefusesWrongOptions) {
   EXPECT_EQ(error([](PackConfig& c) { c.documents.chat.add_system = 1.5; }),
             "--add-system 1.5, must be in [0, 1]");
   EXPECT_EQ(error([](PackConfig& c) { c.documents.kind = "rl"; }),
-            "--kind rl, must be pretrain, sft or dpo");
+            "--kind rl, must be pretrain, sft, dpo or kto");
   EXPECT_EQ(error([](PackConfig& c) { c.documents.kind = "pretrain"; }),
-            "--template minimind-v3 requires --kind sft and dpo");
+            "--template minimind-v3 requires --kind sft, dpo and kto");
 }
 
 TEST_F(ChatPack, InspectShowsNoControlCharactersRaw) {

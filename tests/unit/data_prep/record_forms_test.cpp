@@ -276,8 +276,8 @@ TEST_F(RecordForms, MalformedRecordsOfEachFormNameTheField) {
       {{{"prompt", "q"}, {"completion", 3}}, "field 'completion' is not a list"},
       {{{"prompt", "q"}, {"completion", {message("user", "a")}}},
        "field 'completion' has no assistant message"},
-      {{{"prompt", "q"}, {"completion", "a"}, {"label", false}}, "it is a KTO record"},
-      {{{"instruction", "q"}, {"output", "a"}, {"kto_tag", true}}, "it is a KTO record"}};
+      {{{"prompt", "q"}, {"completion", "a"}, {"label", false}}, "it is a labeled answer"},
+      {{{"instruction", "q"}, {"output", "a"}, {"kto_tag", true}}, "it is a labeled answer"}};
   for (const auto& [record, expected] : cases) {
     const std::string told = error_of("sft", {record});
     EXPECT_NE(told.find(expected), std::string::npos) << record << "\n" << told;
@@ -310,7 +310,7 @@ TEST_F(RecordForms, WrongUsesOfTheOptionsAreRefused) {
   const SortedJson chat = {{"messages", talk({"q", "a"})}};
   EXPECT_EQ(error_of("sft", {chat}, with_format("shareGPT")),
             "--format shareGPT, must be one of auto, messages, sharegpt, alpaca, "
-            "prompt-completion, preference");
+            "prompt-completion, preference, kto");
   EXPECT_EQ(kind_of_error_, ErrorKind::usage);
   EXPECT_EQ(error_of("sft", {chat}, with_format("preference")),
             "--format preference requires --kind dpo");

@@ -51,7 +51,7 @@ TEST(SetKinds, NumberOfNamesIsThatOfTheList) {
     const std::size_t listed = kind.names.empty() ? 0 : split(kind.names, ',').size();
     EXPECT_EQ(kind.num_names, listed) << kind.name;
   }
-  EXPECT_EQ(text::chat_kind_names(" and "), "sft and dpo");
+  EXPECT_EQ(text::chat_kind_names(" and "), "sft, dpo and kto");
   EXPECT_EQ(text::chat_kind_names(", ", text::ChatForm::pair), "dpo");
 }
 

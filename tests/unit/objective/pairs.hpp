@@ -58,16 +58,24 @@ inline at::Tensor plain_loss(const objective::PreferenceConfig& config,
     if (config.logprob == "mean") return n > 0 ? of[i] / n : of[i] * 0;
     return config.logprob == "sum" ? of[i] * 1 : of[i] / static_cast<double>(kSeqLen - 1);
   };
-  at::Tensor total = at::zeros({}, at::kDouble);
+  at::Tensor total = sums.sum() * 0;  // a loss without pairs depends on nothing
   for (std::int64_t p = 0; p < batch.num_pairs; ++p) {
     const at::Tensor m = (form(sums, 2 * p) - form(sums, 2 * p + 1)) -
                          (form(reference, 2 * p) - form(reference, 2 * p + 1));
+    const double e = config.label_smoothing;
+    const at::Tensor z = config.loss == "simpo" ? config.beta * m - config.gamma : config.beta * m;
     if (config.loss == "ipo") {
       total = total + (m - 1 / (2 * config.beta)).square();
+    } else if (config.loss == "orpo") {
+      const auto odds = [&](std::int64_t i) {
+        const at::Tensor likelihood = form(sums, i).exp();
+        return likelihood / (1 - likelihood);
+      };
+      const bool both = counts[2 * p].item<double>() > 0 && counts[2 * p + 1].item<double>() > 0;
+      if (both)
+        total = total - config.beta * at::log(at::sigmoid(at::log(odds(2 * p) / odds(2 * p + 1))));
     } else {
-      const double e = config.label_smoothing;
-      total = total - (1 - e) * at::log(at::sigmoid(config.beta * m)) -
-              e * at::log(at::sigmoid(-config.beta * m));
+      total = total - (1 - e) * at::log(at::sigmoid(z)) - e * at::log(at::sigmoid(-z));
     }
     const double n = counts[2 * p].item<double>();
     if (n > 0) total = total - config.sft_weight * sums[2 * p] / n;

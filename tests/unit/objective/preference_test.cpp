@@ -59,7 +59,16 @@ std::vector<objective::PreferenceConfig> all_configs() {
     configs.push_back({.beta = 0.3, .logprob = logprob, .label_smoothing = 0.2, .sft_weight = 0.5});
     configs.push_back({.beta = 0.3, .logprob = logprob, .loss = "ipo", .sft_weight = 1.5});
   }
+  configs.push_back({.beta = 0.3, .logprob = "mean", .loss = "orpo", .sft_weight = 1});
+  configs.push_back({.beta = 2, .logprob = "mean", .loss = "simpo", .gamma = 0.7});
+  configs.push_back(
+      {.beta = 2, .logprob = "mean", .loss = "simpo", .gamma = 0.7, .label_smoothing = 0.2});
   return configs;
+}
+
+/// Returns the scores of the reference that the loss of `config` has, or zeros.
+at::Tensor reference_of(const objective::PreferenceConfig& config, const at::Tensor& reference) {
+  return objective::has_reference(config.loss) ? reference : at::zeros_like(reference);
 }
 
 std::string name(const objective::PreferenceConfig& config) {
@@ -69,9 +78,10 @@ std::string name(const objective::PreferenceConfig& config) {
 void expect_autograd(const parallel::Microbatch& batch, const std::vector<Ranks>& layouts) {
   const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
   const at::Tensor weight = normal({kClasses, kWidth}, 2);
-  at::Tensor reference = some_reference(batch.num_pairs);  // 0 for sequences without targets
-  reference.mul_(plain_scores(batch, hidden, weight).counts.gt(0));
+  at::Tensor given = some_reference(batch.num_pairs);  // 0 for sequences without targets
+  given.mul_(plain_scores(batch, hidden, weight).counts.gt(0));
   for (const objective::PreferenceConfig& config : all_configs()) {
+    const at::Tensor reference = reference_of(config, given);
     const LossAndGrads expected =
         by_autograd(hidden, weight, [&](const at::Tensor& x, const at::Tensor& w) {
           return plain_loss(config, batch, reference, x, w);
@@ -109,8 +119,8 @@ TEST(Preference, GradientsAreTheSlopeOfTheEvaluatedLoss) {
   const parallel::Microbatch batch = pairs();
   const at::Tensor hidden = normal({1, kLength, kWidth}, 1);
   const at::Tensor weight = normal({kClasses, kWidth}, 2);
-  const at::Tensor reference = some_reference(batch.num_pairs);
   for (const objective::PreferenceConfig& config : all_configs()) {
+    const at::Tensor reference = reference_of(config, some_reference(batch.num_pairs));
     const LossAndGrads grads = by_ranks({}, batch, hidden, weight, 1, with(config, reference));
     expect_differences(grads, hidden, weight, [&](const at::Tensor& x, const at::Tensor& w) {
       double loss = 0;
@@ -131,12 +141,12 @@ TEST(Preference, StaysNearFp64InLowPrecision) {
   };
 
   const parallel::Microbatch batch = pairs();
-  const at::Tensor reference = some_reference(batch.num_pairs);
   for (const Low& low :
        {Low{{at::kFloat, at::kFloat}, 2e-6}, {{at::kBFloat16, at::kFloat}, 3e-2}}) {
     const at::Tensor hidden = normal({1, kLength, kWidth}, 1).to(low.dtypes.compute);
     const at::Tensor weight = normal({kClasses, kWidth}, 2).to(low.dtypes.compute).to(at::kFloat);
     for (const objective::PreferenceConfig& config : all_configs()) {
+      const at::Tensor reference = reference_of(config, some_reference(batch.num_pairs));
       const LossAndGrads expected =
           by_autograd(hidden, weight, [&](const at::Tensor& x, const at::Tensor& w) {
             return plain_loss(config, batch, reference, x, w);

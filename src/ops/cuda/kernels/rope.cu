@@ -1,5 +1,5 @@
 #include "ops/cuda/kernels/block.cuh"
-#include "ops/cuda/kernels/heads.hpp"
+#include "ops/cuda/kernels/rope.hpp"
 
 namespace trireme::ops::cuda {
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <cstdint>
 
-/// Arguments of the kernels in heads.cu: norm and rotation of the heads of queries and keys.
+/// Arguments of the kernels in rope.cu: norm and rotation of the heads of queries and keys.
 namespace trireme::ops::cuda {
 
 /// Elements between neighbours of a tensor with dimensions token, position of a sequence and head.
