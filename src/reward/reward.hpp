@@ -11,12 +11,12 @@ namespace trireme::reward {
 
 /// One generated answer to score.
 struct Sample {
-  std::string_view text;                // last answer with the text of special tokens, without the
-                                        // end token
-  std::span<const std::uint32_t> ids;   // ids of the answer
-  bool truncated = false;               // reached the token limit before an end token
-  const std::string* record = nullptr;  // fields of the record as one JSON object; null: "{}"
-  // All answers of an agent, with `text` as the last one; empty: `text` is the only answer.
+  // last answer with the text of special tokens, without the end token
+  std::string_view text = {};
+  std::span<const std::uint32_t> ids = {};  // ids of the answer
+  bool truncated = false;                   // reached the token limit before an end token
+  const std::string* record = nullptr;      // fields of the record as a JSON object; null: "{}"
+  // all answers of an agent, with `text` as the last one; empty: `text` is the only answer
   std::span<const std::string_view> turns = {};
   bool unfinished = false;  // the last answer calls a tool, and the limit of turns is reached
 };
