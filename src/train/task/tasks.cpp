@@ -8,6 +8,7 @@ namespace trireme::train {
 std::unique_ptr<Task> make_pretrain();  // next-token prediction over whole documents
 std::unique_ptr<Task> make_sft();       // cross entropy over the assistant's tokens
 std::unique_ptr<Task> make_dpo();       // preference pairs with a frozen reference
+std::unique_ptr<Task> make_reward();    // reward model on preference pairs
 std::unique_ptr<Task> make_distill();   // distillation from a frozen teacher of any shape
 
 namespace {
@@ -16,6 +17,7 @@ constexpr std::array kTasks{
     TaskRow{"pretrain", "train a model on a token set", make_pretrain},
     TaskRow{"sft", "fine-tune a model on chats", make_sft},
     TaskRow{"dpo", "train a model on preferred and rejected answers", make_dpo},
+    TaskRow{"reward", "train a reward model on preferred and rejected answers", make_reward},
     TaskRow{"distill", "train a model on the outputs of a teacher model", make_distill},
 };
 
