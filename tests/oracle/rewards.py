@@ -43,6 +43,8 @@ def calls_in(text):
 
 
 def is_valid(call, names):
+    if not isinstance(call, dict):  # MiniMind raises an error
+        return False
     arguments = call.get("arguments", {})
     if isinstance(arguments, str):
         try:

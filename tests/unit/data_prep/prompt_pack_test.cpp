@@ -22,7 +22,8 @@ constexpr const char* kQuestion =
 class PromptPack : public testing::ChatPack {
  protected:
   SortedJson prompt_of(const SortedJson& record) {
-    EXPECT_EQ(pack_lines("rl", {record.dump()})["documents"], 1) << record;
+    const auto longer = [](PackConfig& config) { config.seq_len = 256; };
+    EXPECT_EQ(pack_lines("rl", {record.dump()}, longer)["documents"], 1) << record;
     return line(0);
   }
 

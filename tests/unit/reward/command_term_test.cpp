@@ -87,14 +87,14 @@ TEST_F(CommandTermTest, WritesOneLineForEachSampleAndReadsOneReward) {
 }
 
 TEST_F(CommandTermTest, AnswersMayComeAfterAllSamplesWithoutADeadlock) {
-  // 400 lines of 10 kB fill the pipes of both directions.
-  const std::string text(10'000, 'x');
-  const std::vector<Sample> samples(400, Sample{.text = text});
+  // 150 lines of 4 kB fill the pipes of both directions.
+  const std::string text(4'000, 'x');
+  const std::vector<Sample> samples(150, Sample{.text = text});
   const auto term = make_command_term(
-      {.command = "n=0; while [ $n -lt 400 ] && IFS= read -r x; do n=$((n+1)); done; "
+      {.command = "n=0; while [ $n -lt 150 ] && IFS= read -r x; do n=$((n+1)); done; "
                   "while [ $n -gt 0 ]; do echo 1; n=$((n-1)); done; cat > /dev/null"});
 
-  EXPECT_EQ(term->score(samples), std::vector<double>(400, 1));
+  EXPECT_EQ(term->score(samples), std::vector<double>(150, 1));
 }
 
 TEST_F(CommandTermTest, EveryAnswerThatIsNoFiniteNumberIsAnError) {
