@@ -22,20 +22,20 @@ constexpr std::array kNames{std::string_view("length"),
                             std::string_view("gt"),
                             kCommandTerm};
 
-struct Rule {
+struct RewardRule {
   std::string_view name;
   double (*score)(const Sample& sample);
 };
 
 constexpr std::array kRules{
-    Rule{"length", length_reward},         Rule{"thinking", thinking_reward},
-    Rule{"repetition", repetition_reward}, Rule{"tags", tags_reward},
-    Rule{"tools", tools_reward},           Rule{"gt", gt_reward},
+    RewardRule{"length", length_reward},         RewardRule{"thinking", thinking_reward},
+    RewardRule{"repetition", repetition_reward}, RewardRule{"tags", tags_reward},
+    RewardRule{"tools", tools_reward},           RewardRule{"gt", gt_reward},
 };
 
 class RuleTerm : public RewardTerm {
  public:
-  explicit RuleTerm(const Rule& rule) : rule_(rule) {}
+  explicit RuleTerm(const RewardRule& rule) : rule_(rule) {}
 
   std::vector<double> score(std::span<const Sample> samples) override {
     std::vector<double> rewards;
@@ -45,7 +45,7 @@ class RuleTerm : public RewardTerm {
   }
 
  private:
-  const Rule& rule_;
+  const RewardRule& rule_;
 };
 
 std::string known_names() {
@@ -97,7 +97,7 @@ std::span<const std::string_view> reward_names() {
 std::unique_ptr<RewardTerm> make_term(std::string_view name, const RewardOptions& options) {
   if (name == kCommandTerm) return make_command_term(options);
   const auto* found = std::find_if(kRules.begin(), kRules.end(),
-                                   [&](const Rule& rule) { return rule.name == name; });
+                                   [&](const RewardRule& rule) { return rule.name == name; });
   if (found == kRules.end())
     fail(ErrorKind::usage, "The reward term '{}' is unknown. The known terms are {}.", name,
          known_names());

@@ -49,6 +49,9 @@ const std::vector<Row>& rows() {
        {"dpo"},
        {"--init", "<run", "--data", "<pairs", "--run", ">run", "--train.steps", "1"}},
       {"trireme",
+       {"reward"},
+       {"--init", "<run", "--data", "<pairs", "--run", ">run", "--train.steps", "1"}},
+      {"trireme",
        {"distill"},
        {"--init", "<run", "--distill.teacher", "<run", "--data", "<chats", "--run", ">run",
         "--train.steps", "1"}},
@@ -138,7 +141,7 @@ const std::vector<Row>& rows() {
 }
 
 bool is_trainer(const Row& row) {
-  static const std::set<std::string> trainers{"pretrain", "sft", "dpo", "distill"};
+  static const std::set<std::string> trainers{"pretrain", "sft", "dpo", "reward", "distill"};
   return trainers.contains(row.command.front());
 }
 

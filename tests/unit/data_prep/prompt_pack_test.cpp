@@ -113,9 +113,8 @@ TEST_F(PromptPack, EveryNumberOfRanksWritesTheSameBytes) {
     config.documents.chat.format = "minimind-v3";
     config.documents.chat.thinking_ratio = 0.5;
     config.unit_bytes = 4000;
-    comm::run_ranks(ranks, [&](comm::Communicator& world) {
-      pack_with(config, tokenizer_, &world);
-    });
+    comm::run_ranks(ranks,
+                    [&](comm::Communicator& world) { pack_with(config, tokenizer_, &world); });
     found.push_back(files_below(config.output));
   }
   EXPECT_GT(found[0].size(), 4U);
@@ -155,11 +154,11 @@ TEST_F(PromptPack, ReadsEveryPromptOnceInEachEpochInAnOrderOfTheSeed) {
 
 TEST_F(PromptPack, LongPromptsAreDroppedAndInvalidRecordsAreNamed) {
   const SortedJson counts = pack_lines(
-      "rl", {SortedJson{{"prompt", repeated("the tree ", 100)}}.dump(),
-             SortedJson{{"prompt", "Why?"}}.dump(), R"({"prompt": "Why?", "gt": NaN})",
-             SortedJson{{"messages", SortedJson::array({message("assistant", "x")})}}.dump(),
-             SortedJson{{"prompt", "a"}, {"messages", talk({"a"})}}.dump(),
-             R"({"question": "Why?"})"});
+      "rl",
+      {SortedJson{{"prompt", repeated("the tree ", 100)}}.dump(),
+       SortedJson{{"prompt", "Why?"}}.dump(), R"({"prompt": "Why?", "gt": NaN})",
+       SortedJson{{"messages", SortedJson::array({message("assistant", "x")})}}.dump(),
+       SortedJson{{"prompt", "a"}, {"messages", talk({"a"})}}.dump(), R"({"question": "Why?"})"});
 
   EXPECT_EQ(counts["documents"], 1);
   EXPECT_EQ(counts["dropped_long"], 1);
@@ -177,11 +176,13 @@ TEST_F(PromptPack, RefusesOptionsThatDoNotApply) {
   const auto error = [&](const std::function<void(PackConfig&)>& change) {
     return error_of(R"({"prompt": "Why?"})", change);
   };
-  EXPECT_NE(error([](PackConfig& c) { c.documents.chat.mask = "minimind"; })
-                .find("--mask does not apply to --kind rl"),
+  EXPECT_NE(error([](PackConfig& c) {
+              c.documents.chat.mask = "minimind";
+            }).find("--mask does not apply to --kind rl"),
             std::string::npos);
-  EXPECT_NE(error([](PackConfig& c) { c.documents.chat.thinking_ratio = 1.5; })
-                .find("--thinking-ratio 1.5, must be in [0, 1]"),
+  EXPECT_NE(error([](PackConfig& c) {
+              c.documents.chat.thinking_ratio = 1.5;
+            }).find("--thinking-ratio 1.5, must be in [0, 1]"),
             std::string::npos);
   EXPECT_NE(error([](PackConfig& c) {
               c.documents.chat.thinking_ratio = 0.5;

@@ -100,8 +100,7 @@ TEST_F(CommandTermTest, AnswersMayComeAfterAllSamplesWithoutADeadlock) {
 TEST_F(CommandTermTest, EveryAnswerThatIsNoFiniteNumberIsAnError) {
   for (const char* answer : {"NaN", "nan", "inf", "1e999", "zero", "", "[1]", "{}", "null", "true",
                              "{\"reward\": \"1\"}", "1 2"}) {
-    const std::string error =
-        command_error(cat("while read -r x; do echo '", answer, "'; done"));
+    const std::string error = command_error(cat("while read -r x; do echo '", answer, "'; done"));
     EXPECT_TRUE(error.starts_with("3 rl.reward_command: the program `while")) << error;
     EXPECT_NE(error.find(formatted("answered '{}' for sample 0", answer)), std::string::npos)
         << error;
@@ -115,7 +114,8 @@ TEST_F(CommandTermTest, AProgramThatEndsIsAnErrorWithItsLastWords) {
   EXPECT_NE(crash.find("standard error: no model.bin"), std::string::npos) << crash;
   EXPECT_NE(command_error("kill -9 $$").find("was killed by signal 9"), std::string::npos);
   EXPECT_NE(command_error("/no/such/program").find("exit code 127"), std::string::npos);
-  EXPECT_NE(command_error("exec 1>&-; sleep 60").find("closed its output after 0"), std::string::npos);
+  EXPECT_NE(command_error("exec 1>&-; sleep 60").find("closed its output after 0"),
+            std::string::npos);
   EXPECT_FALSE(has_children());
 }
 
@@ -132,7 +132,8 @@ TEST_F(CommandTermTest, ALateAnswerIsAnErrorAndEndsTheProgram) {
 }
 
 TEST_F(CommandTermTest, MoreLinesThanSamplesAreAnError) {
-  EXPECT_NE(command_error("while read -r x; do echo 1; echo 2; done").find("wrote"), std::string::npos);
+  EXPECT_NE(command_error("while read -r x; do echo 1; echo 2; done").find("wrote"),
+            std::string::npos);
   const auto term = make_command_term({.command = "read -r x; echo 1; sleep 0.1; echo 2; cat"});
   term->score(std::vector<Sample>(1));
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
@@ -140,14 +141,15 @@ TEST_F(CommandTermTest, MoreLinesThanSamplesAreAnError) {
 }
 
 TEST_F(CommandTermTest, AnEndlessLineIsAnErrorBeforeMemoryIsFull) {
-  EXPECT_NE(command_error("yes | tr -d '\\n'").find("an answer of more than 16 MiB"), std::string::npos);
+  EXPECT_NE(command_error("yes | tr -d '\\n'").find("an answer of more than 16 MiB"),
+            std::string::npos);
 }
 
 TEST_F(CommandTermTest, AfterAnErrorTheProgramStartsAgain) {
   const std::string flag = (directory_ / "flag").string();
-  const auto term = make_command_term(
-      {.command = "[ -e " + flag + " ] || { touch " + flag + "; exit 1; }; " +
-                  "while read -r x; do echo 4; done"});
+  const auto term =
+      make_command_term({.command = "[ -e " + flag + " ] || { touch " + flag + "; exit 1; }; " +
+                                    "while read -r x; do echo 4; done"});
   EXPECT_THROW(term->score(std::vector<Sample>(1)), Error);
   EXPECT_EQ(term->score(std::vector<Sample>(1)), std::vector<double>{4});
 }
@@ -156,9 +158,9 @@ TEST_F(CommandTermTest, TheEndOfTheTermEndsAProgramThatDoesNotStop) {
   const std::string pids = (directory_ / "pids").string();
   const Timer timer;
   {
-    const auto term = make_command_term(
-        {.command = "trap '' TERM HUP; sleep 600 & echo $$ $! > " + pids +
-                    "; read -r x; echo 1; while true; do sleep 1; done"});
+    const auto term =
+        make_command_term({.command = "trap '' TERM HUP; sleep 600 & echo $$ $! > " + pids +
+                                      "; read -r x; echo 1; while true; do sleep 1; done"});
     term->score(std::vector<Sample>(1));
   }
   EXPECT_LT(timer.seconds(), 20);
@@ -175,9 +177,9 @@ TEST_F(CommandTermTest, AProgramDiesWithAKilledRun) {
   const std::string pids = (directory_ / "pid").string();
   const pid_t run = ::fork();
   if (run == 0) {
-    const auto term = make_command_term(
-        {.command = "echo $$ > " + pids + "; read -r x; echo 1; trap '' TERM HUP; "
-                    "while true; do sleep 0.1; done"});
+    const auto term = make_command_term({.command = "echo $$ > " + pids +
+                                                    "; read -r x; echo 1; trap '' TERM HUP; "
+                                                    "while true; do sleep 0.1; done"});
     term->score(std::vector<Sample>(1));
     ::kill(::getpid(), SIGKILL);
   }

@@ -13,7 +13,8 @@ namespace {
 const std::string kRecord = R"({"gt": ["12", "3"], "tools": [
     {"type": "function", "function": {"name": "add", "parameters": {"required": ["a", "b"]}}},
     {"name": "now"}]})";
-const std::string kGood = R"(<tool_call>{"name": "add", "arguments": {"a": 1, "b": 0}}</tool_call>)";
+const std::string kGood =
+    R"(<tool_call>{"name": "add", "arguments": {"a": 1, "b": 0}}</tool_call>)";
 const std::string kBad = R"(<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>)";
 
 Sample sample_of(std::string_view text, const std::string& record = kRecord) {
