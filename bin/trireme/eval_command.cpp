@@ -15,12 +15,14 @@
 #include "data/order/length_warning.hpp"
 #include "data/order/plan.hpp"
 #include "generate/load/load_model.hpp"
+#include "train/eval/reward_model.hpp"
 #include "train/eval/set_scores.hpp"
 
 namespace trireme {
 namespace {
 
 constexpr std::array<std::string_view, 2> kEvalKinds{"pretrain", "sft"};
+constexpr std::array<std::string_view, 1> kRewardKinds{"dpo"};
 
 void write_lines(const std::string& path, const std::vector<Json>& lines) {
   std::string text;
@@ -35,6 +37,7 @@ Json mean_of(double sum, std::int64_t count) {
 
 struct EvalSettings {
   generate::ModelOptions model;
+  std::string reward;
   std::string data;
   std::string choices;
   std::string predictions;
@@ -45,6 +48,10 @@ struct EvalSettings {
 };
 
 void check(const EvalSettings& settings) {
+  if (settings.model.checkpoint.empty() == settings.reward.empty())
+    fail(ErrorKind::usage, "give either --checkpoint MODEL or --reward MODEL");
+  if (!settings.reward.empty() && !settings.choices.empty())
+    fail(ErrorKind::usage, "--reward needs --data with preference pairs, but --choices is given");
   if (settings.data.empty() == settings.choices.empty())
     fail(ErrorKind::usage, "give either --data SET or --choices FILE");
   if (!settings.data.empty()) data::refuse_blend(settings.data, "--data");
@@ -106,8 +113,55 @@ std::string text_of_choices(const EvalSettings& settings,
       {{"acc", share(right)}, {"acc_norm", share(right_norm)}, {"num_items", items.size()}});
 }
 
+std::string text_of_rewards(const EvalSettings& settings,
+                            const std::vector<train::PairReward>& rewards) {
+  const train::RewardFigures figures = train::summarize(rewards);
+  if (!settings.predictions.empty()) {
+    std::vector<Json> lines;
+    for (const train::PairReward& one : rewards)
+      lines.push_back(
+          {{"document", one.document}, {"chosen", one.chosen}, {"rejected", one.rejected}});
+    write_lines(settings.predictions, lines);
+  }
+  if (!settings.json)
+    return formatted("{}: accuracy {}, margin {}, {} pairs\n", settings.data, figures.accuracy,
+                     figures.margin, figures.num_pairs);
+  return json_line({{"accuracy", figures.accuracy},
+                    {"margin", figures.margin},
+                    {"num_pairs", figures.num_pairs}});
+}
+
+/// Evaluates a reward model on preference pairs.
+int run_reward(const EvalSettings& settings, comm::Launch& launch) {
+  comm::Communicator& world = launch.world();
+  std::optional<train::ScoredSet> set;
+  const auto model = comm::all_or_none(world, [&] {
+    generate::ModelOptions options = settings.model;
+    options.checkpoint = settings.reward;
+    auto loaded = std::make_unique<train::RewardModel>(options, launch.info().local_rank,
+                                                       launch.info().local_size);
+    set.emplace(settings.data, kRewardKinds, settings.seq_len, *loaded->model().transformer,
+                loaded->model().tokenizer);
+    checkpoint::check_same_template(
+        {cat("--data ", settings.data), set->set.manifest().chat_template(),
+         loaded->model().checkpoint.string(), loaded->model().chat_template_name},
+        settings.allow_other_template);
+    return loaded;
+  });
+  const std::string lost =
+      world.rank() == 0 ? data::length_warning(set->samples, "--seq-len") : "";
+  if (!lost.empty()) log::warn(lost);
+  const auto rewards = train::score_rewards(*model->model().transformer, model->head(),
+                                            set->samples, settings.batch, world);
+  comm::all_or_none(world, [&] {
+    if (world.rank() == 0) print(text_of_rewards(settings, rewards));
+  });
+  return kExitDone;
+}
+
 int run(const EvalSettings& settings, comm::Launch& launch) {
   check(settings);
+  if (!settings.reward.empty()) return run_reward(settings, launch);
   comm::Communicator& world = launch.world();
   std::optional<train::ScoredSet> set;
   std::vector<train::ChoiceItem> items;
@@ -164,15 +218,17 @@ void add_eval_command(config::CommandLine& line, comm::Launch& launch) {
   const auto settings = std::make_shared<EvalSettings>();
   add_model_options(
       line.command("eval", "evaluate a model: loss on a token set, or accuracy on multiple choice"),
-      settings->model)
+      settings->model, config::Need::optional)
+      .option("--reward", &settings->reward, "MODEL",
+              "reward model instead of --checkpoint; prints accuracy and margin on pairs")
       .option("--data", &settings->data, "SET",
-              "token set of kind pretrain or sft; prints loss, perplexity, bits per byte")
+              "token set of kind pretrain or sft (with --reward: dpo); prints loss, perplexity, bits per byte")
       .option(
           "--choices", &settings->choices, "FILE",
           "JSON Lines of {\"ctx\", \"endings\", \"label\"}; prints acc, acc_norm (per character)")
       .option("--predictions", &settings->predictions, "FILE",
-              "also write one JSON line for each sequence or item, in input order")
-      .option("--batch", &settings->batch, "N", "sequences or items in one forward pass")
+              "also write one JSON line for each sequence, item or pair, in input order")
+      .option("--batch", &settings->batch, "N", "sequences, items or pairs in one forward pass")
       .option("--seq-len", &settings->seq_len, "N",
               "with --data: sequence length in tokens; 0: that of the data set")
       .flag("--json", settings->json, "print one JSON document on one line instead of a table")
@@ -183,6 +239,7 @@ void add_eval_command(config::CommandLine& line, comm::Launch& launch) {
       .example(
           "mpirun -n 2 trireme eval --checkpoint runs/first --choices items.jsonl "
           "--predictions scores.jsonl")
+      .example("trireme eval --reward runs/reward --data sets/held-out-pairs --json")
       .ranks(config::Ranks::all)
       .run([settings, &launch] { return run(*settings, launch); });
 }

@@ -6,7 +6,9 @@
 namespace trireme {
 
 /// Declares the options of a command that loads a model; `options` must outlive the command.
-config::Command& add_model_options(config::Command& command, generate::ModelOptions& options);
+/// `need` tells if --checkpoint is required.
+config::Command& add_model_options(config::Command& command, generate::ModelOptions& options,
+                                   config::Need need = config::Need::required);
 
 /// Declares --chat-template; `options` must outlive the command.
 config::Command& add_chat_template_option(config::Command& command,

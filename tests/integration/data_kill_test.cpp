@@ -121,13 +121,13 @@ TEST_F(DataProgram, PacksFromAFileAsFromOptionsWhichWin) {
       << read_file(path_ / "err");
   EXPECT_EQ(files_below(path_ / "file"), files_below(path_ / "options"));
 
-  testing::write_text(toml, "[pack]\nseqlen = 32\nkind = \"rl\"\n");
+  testing::write_text(toml, "[pack]\nseqlen = 32\nkind = \"images\"\n");
   EXPECT_EQ(run("pack --config " + toml + " --tokenizer " + tokenizer_ + " --input " + corpus_ +
                 " --output " + (path_ / "none").string()),
             2);
   const std::string said = read_file(path_ / "err");
   for (const char* part : {"pack.toml:2:1: unknown key 'pack.seqlen'; did you mean 'pack.seq_len'?",
-                           "--kind rl, must be pretrain, sft or dpo (", "pack.toml:3)"})
+                           "--kind images, must be pretrain, sft, dpo or rl (", "pack.toml:3)"})
     EXPECT_NE(said.find(part), std::string::npos) << part << " not in " << said;
   EXPECT_FALSE(std::filesystem::exists(path_ / "none"));
 }

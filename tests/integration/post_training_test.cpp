@@ -136,6 +136,63 @@ TEST_F(PostTraining, EvaluatesEquallyOnAnyNumberOfRanks) {
   }
 }
 
+TEST_F(PostTraining, ARewardModelEqualsThatOfOneRankAndResumesBitForBit) {
+  const TaskCase reward{"reward", "reward", "pairs", {"--reward.center", "0.01"}};
+  const Arguments fp64{"--train.precision", "fp64"};
+  ASSERT_EQ(train(reward, "reward alone", "start", {.ranks = 1}, fp64).code, 0);
+  const auto expected = metrics("reward alone").steps;
+  EXPECT_NE(expected.at(1).at("loss"), expected.at(2).at("loss"));
+  for (const Arguments& more :
+       {Arguments{"--parallel.tp", "2", "--parallel.sequence_parallel", "true", "--parallel.zero",
+                  "3"},
+        Arguments{"--parallel.pp", "2", "--parallel.cp", "2", "--parallel.zero", "1"}}) {
+    SCOPED_TRACE(more[0]);
+    Arguments layout = fp64;
+    layout.insert(layout.end(), more.begin(), more.end());
+    const std::string run = formatted("reward {}", more[0]);
+    const Exit trained = train(reward, run, "start", {.ranks = 4}, layout);
+    ASSERT_EQ(trained.code, 0) << trained.err;
+    expect_steps(metrics(run).steps, expected);
+  }
+
+  ASSERT_EQ(train(reward, "reward", "start", {.ranks = 2}).code, 0);
+  ASSERT_NE(
+      train(reward, "reward killed", "start", {.ranks = 2, .fault = "train.step:1:4:kill9"}).code,
+      0);
+  const Exit resumed = mpirun(2, {TRIREME_PROGRAM, "reward", "--run", path("reward killed")});
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(file("reward killed", "chain.txt"), file("reward", "chain.txt"));
+  EXPECT_EQ(hash("reward killed"), hash("reward"));
+}
+
+TEST_F(PostTraining, ARewardModelLearnsAndIsEvaluated) {
+  const TaskCase reward{"reward", "reward", "pairs", {}};
+  ASSERT_EQ(train(reward, "learned", "start", {.ranks = 1}, {"--train.steps", "30"}).code, 0);
+  const auto evaluate = [](int ranks, const std::string& run) {
+    const Exit exit = mpirun(
+        ranks, {TRIREME_PROGRAM, "eval", "--reward", path(run).string(), "--data",
+                path("pairs").string(), "--batch", "2", "--predictions",
+                path("rewards").string(), "--json"});
+    EXPECT_EQ(exit.code, 0) << exit.err;
+    return exit.out + read_file(path("rewards"));
+  };
+  const std::string alone = evaluate(1, "learned");
+  EXPECT_EQ(evaluate(3, "learned"), alone);
+  const Json figures = parse_json(alone.substr(0, alone.find('\n')), "eval");
+  EXPECT_GT(figures.at("accuracy").get<double>(), 0.7);
+  EXPECT_GT(figures.at("margin").get<double>(), 0);
+  EXPECT_EQ(figures.at("num_pairs"), 24);
+
+  expect_refused(trireme({"eval", "--reward", path("start").string(), "--data",
+                          path("pairs").string()}),
+                 2, {"has no reward head", "trireme reward"});
+  expect_refused(trireme({"eval", "--reward", path("learned").string(), "--data",
+                          path("chats").string()}),
+                 2, {"has kind sft", "dpo is required"});
+  expect_refused(trireme({"eval", "--data", path("pairs").string()}), 2,
+                 {"--checkpoint MODEL or --reward MODEL"});
+}
+
 TEST_F(PostTraining, AStoredReferenceTrainsAsALiveOne) {
   const TaskCase& dpo = cases()[1];
   const Arguments fp64{"--train.precision", "fp64"};

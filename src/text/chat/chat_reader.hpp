@@ -49,6 +49,9 @@ struct ChatProblem {
 ///   "conversations" or "messages".
 /// - A labeled answer is a prompt and a completion, a list of messages that ends with the answer, or
 ///   an Alpaca record. Its field "label" or "kto_tag" is true or false (also 1 or 0).
+/// - A prompt of reinforcement learning is a list of messages in "conversations", "messages" or
+///   "prompt" without its last message if that is an answer, or a text "prompt". Its other fields
+///   are not read and not listed.
 /// - The last of equal keys counts. Other fields are not read, and unread() lists them.
 /// - Numbers are read as in Python's json, also integers beyond 64 bits, 1e999, NaN and Infinity.
 /// Source: MiniMind's data sets, OpenAI's chat API, the data formats of LLaMA-Factory and TRL.

@@ -20,11 +20,13 @@ bool has_alpaca(const object& record);
 bool has_prompt_completion(const object& record);
 bool has_preference(const object& record);
 bool has_label(const object& record);
+bool has_rl_prompt(const object& record);
 void read_alpaca(RecordReader& reader, const object& record, std::vector<Conversation>& into);
 void read_prompt_completion(RecordReader& reader, const object& record,
                             std::vector<Conversation>& into);
 void read_preference(RecordReader& reader, const object& record, std::vector<Conversation>& into);
 void read_labeled(RecordReader& reader, const object& record, std::vector<Conversation>& into);
+void read_rl_prompt(RecordReader& reader, const object& record, std::vector<Conversation>& into);
 
 }  // namespace chat_json
 
@@ -40,6 +42,8 @@ constexpr std::array<std::string_view, 1> kPairMarks{"chosen,rejected"};
 constexpr std::array<std::string_view, 6> kAnswerMarks{
     "prompt,completion,label", "messages,label",        "messages,kto_tag",
     "conversations,label",     "conversations,kto_tag", "instruction,output,kto_tag"};
+constexpr std::array<std::string_view, 3> kPromptMarks{"prompt,gt", "messages,gt",
+                                                       "conversations,gt"};
 
 /// Rows with the same chats stand in the order in which a record is compared with them.
 constexpr std::array kForms{
@@ -73,6 +77,11 @@ constexpr std::array kForms{
                .keys = R"({"prompt", "completion", "label"})",
                .recognizes = chat_json::has_label,
                .read = chat_json::read_labeled},
+    RecordForm{.name = "rl",
+               .chats = ChatForm::prompt,
+               .keys = R"({"messages": [{"role", "content"}], "tools", "gt"})",
+               .recognizes = chat_json::has_rl_prompt,
+               .read = chat_json::read_rl_prompt},
 };
 
 constexpr std::array kKinds{
@@ -108,6 +117,11 @@ constexpr std::array kKinds{
                .num_names = 3,
                .names_refusal = "three names, PROMPT,COMPLETION,LABEL",
                .names_advice = "name three of them as --fields PROMPT,COMPLETION,LABEL"},
+    RecordKind{.name = "rl",
+               .form = ChatForm::prompt,
+               .keys = R"({"messages", "gt"})",
+               .noun = "prompt with its expected texts",
+               .marks = kPromptMarks},
 };
 
 }  // namespace
@@ -238,7 +252,7 @@ std::string describe_unknown(const object& record, const RecordKind& kind) {
                [&](const RecordForm& form) { return form.chats == kind.form; });
   text += cat(forms.size() == 1 ? "; the form of --kind " : "; the forms of --kind ", kind.name,
               forms.size() == 1 ? " is " : " are ", joined(forms, ", ", shown));
-  if (!texts.empty() && texts.size() >= kind.num_names && texts.size() <= kMostNamed)
+  if (kind.num_names != 0 && texts.size() >= kind.num_names && texts.size() <= kMostNamed)
     text += cat("; its texts are ", joined(texts, ", "), ": ", kind.names_advice);
   return text;
 }

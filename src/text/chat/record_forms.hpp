@@ -27,6 +27,7 @@ struct ChatForm {
 
   static const ChatForm conversation;  // one conversation
   static const ChatForm pair;          // two conversations, chosen and rejected
+  static const ChatForm prompt;        // one conversation without its last answer
   static const ChatForm request;       // "messages" of a request to a model; no answer is needed
 
   bool operator==(const ChatForm&) const = default;
@@ -34,6 +35,7 @@ struct ChatForm {
 
 inline constexpr ChatForm ChatForm::conversation{"conversation"};
 inline constexpr ChatForm ChatForm::pair{"pair"};
+inline constexpr ChatForm ChatForm::prompt{"prompt"};
 inline constexpr ChatForm ChatForm::request{"request"};
 
 /// A record form of chats: a value of `pack --format`.

@@ -9,6 +9,7 @@
 #include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/progress.hpp"
+#include "objective/bradley_terry.hpp"
 #include "objective/head.hpp"
 #include "train/step/microbatches.hpp"
 
@@ -206,6 +207,41 @@ std::vector<objective::PairScore> score_pairs(model::Transformer& model,
               return a.document < b.document;
             });
   return all;
+}
+
+std::vector<PairReward> score_rewards(model::Transformer& model, const at::Tensor& head,
+                                      const data::SampleSet& pairs, std::int64_t rows,
+                                      comm::Communicator& world) {
+  const data::SampleOrder in_file_order(pairs.size(), 0, /*shuffle=*/false);
+  std::vector<PairReward> mine;
+  const auto total = static_cast<std::int64_t>(pairs.size());
+  for_own_batches(world, total, rows, [&](const std::vector<std::int64_t>& numbers) {
+    const parallel::Microbatch batch =
+        to_microbatch(pairs.make_batch(numbers, in_file_order), model.registry().device(),
+                      /*step=*/0, /*training=*/false);
+    const at::Tensor rewards = objective::pair_rewards(batch, model.hidden(batch), head);
+    for (std::int64_t pair = 0; pair < batch.num_pairs; ++pair) {
+      const double* of_pair = rewards.const_data_ptr<double>() + 2 * pair;
+      mine.push_back({batch.pair_records[static_cast<std::size_t>(pair)], of_pair[0], of_pair[1]});
+    }
+  });
+  std::vector<PairReward> all = gather(world, mine);
+  std::sort(all.begin(), all.end(),
+            [](const PairReward& a, const PairReward& b) { return a.document < b.document; });
+  return all;
+}
+
+RewardFigures summarize(const std::vector<PairReward>& rewards) {
+  RewardFigures figures;
+  for (const PairReward& one : rewards) {
+    figures.accuracy += one.chosen > one.rejected ? 1 : 0;
+    figures.margin += one.chosen - one.rejected;
+  }
+  TRIREME_ASSERT(!rewards.empty());
+  figures.num_pairs = std::ssize(rewards);
+  figures.accuracy /= static_cast<double>(figures.num_pairs);
+  figures.margin /= static_cast<double>(figures.num_pairs);
+  return figures;
 }
 
 SetFigures summarize(const std::vector<SequenceScore>& scores) {

@@ -58,6 +58,30 @@ std::vector<objective::PairScore> score_pairs(model::Transformer& model,
                                               const data::SampleSet& pairs, std::int64_t rows,
                                               ops::Path path, comm::Communicator& world);
 
+/// The rewards of the answers of a preference pair.
+struct PairReward {
+  std::int64_t document = 0;
+  double chosen = 0;
+  double rejected = 0;
+};
+
+/// Computes the rewards of all preference pairs with the head [1, D] of a reward model. Returns
+/// them in file order on rank 0, nothing on other ranks. `rows`: pairs per batch. Collective like
+/// score_set.
+std::vector<PairReward> score_rewards(model::Transformer& model, const at::Tensor& head,
+                                      const data::SampleSet& pairs, std::int64_t rows,
+                                      comm::Communicator& world);
+
+/// Means over a set of preference pairs, added up in file order.
+struct RewardFigures {
+  double accuracy = 0;  // share of pairs with a higher reward of the chosen answer
+  double margin = 0;    // mean of chosen - rejected
+  std::int64_t num_pairs = 0;
+};
+
+/// Summarizes the rewards of at least one pair.
+RewardFigures summarize(const std::vector<PairReward>& rewards);
+
 /// Means over a data set, added up in the order of its sequences.
 struct SetFigures {
   double loss = 0;           // nats per target

@@ -11,6 +11,7 @@
 #include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "objective/bradley_terry.hpp"
 #include "train/start/resolve_config.hpp"
 #include "train/start/run_length.hpp"
 #include "train/start/weights_start.hpp"
@@ -123,6 +124,17 @@ bool creates_adapters(const RunRequest& run) {
   return run.config.lora.on() && !checkpoint::holds_adapters(run.start.values.model);
 }
 
+/// Returns the name of the tensor of a reward head if the model has one and the checkpoint does not,
+/// else "". Such a head keeps its initial values.
+std::string new_reward_head(const parallel::ParamRegistry& registry,
+                            const checkpoint::Checkpoint& checkpoint) {
+  const std::string name = cat("param/", objective::kRewardHead);
+  if (checkpoint.manifest().tensors.contains(name)) return "";
+  for (parallel::ParamId id = 0; id < registry.size(); ++id)
+    if (registry.spec(id).name == objective::kRewardHead) return name;
+  return "";
+}
+
 /// Loads the required parts of the checkpoint into the model and `beginning`. Collective.
 void load(const RunRequest& run, const RunData& data, const checkpoint::Checkpoint& checkpoint,
           RunModel& model, StartState& beginning) {
@@ -134,7 +146,9 @@ void load(const RunRequest& run, const RunData& data, const checkpoint::Checkpoi
   std::string fresh_data;
   checkpoint::StateDict state;
   const bool new_adapters = creates_adapters(run);
+  const std::string new_head = new_reward_head(model.registry, checkpoint);
   for (checkpoint::StateTensor& tensor : model.state.tensors()) {
+    if (tensor.name == new_head) continue;
     if (beginning.has_training_state || (!new_adapters && tensor.name.starts_with("param/")))
       state.tensors.push_back(tensor);
   }
@@ -199,7 +213,7 @@ StartState begin(const RunRequest& run, const RunData& data, const FrozenStart& 
     found = frozen.start->checkpoint;
   }
   beginning.fingerprint = take_fingerprint(world, model.registry.device(), model.layout(run));
-  if (!found || creates_adapters(run))
+  if (!found || creates_adapters(run) || !new_reward_head(model.registry, *found).empty())
     model.registry.initialize(static_cast<std::uint64_t>(run.config.train.seed));
   if (frozen.base)
     load_weights(model.registry, StateOf::frozen, frozen.base->checkpoint, model.mesh, world);

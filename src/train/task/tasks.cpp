@@ -9,6 +9,7 @@ std::unique_ptr<Task> make_pretrain();  // next-token prediction over whole docu
 std::unique_ptr<Task> make_sft();       // cross entropy over the assistant's tokens
 std::unique_ptr<Task> make_dpo();       // preference pairs with a frozen reference
 std::unique_ptr<Task> make_kto();       // labeled answers with a frozen reference
+std::unique_ptr<Task> make_reward();    // reward model on preference pairs
 std::unique_ptr<Task> make_distill();   // distillation from a frozen teacher of any shape
 
 namespace {
@@ -18,6 +19,7 @@ constexpr std::array kTasks{
     TaskRow{"sft", "fine-tune a model on chats", make_sft},
     TaskRow{"dpo", "train a model on preferred and rejected answers", make_dpo},
     TaskRow{"kto", "train a model on answers with a label, desirable or not", make_kto},
+    TaskRow{"reward", "train a reward model on preferred and rejected answers", make_reward},
     TaskRow{"distill", "train a model on the outputs of a teacher model", make_distill},
 };
 

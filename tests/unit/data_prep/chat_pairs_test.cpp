@@ -371,7 +371,7 @@ TEST_F(ChatPairs, FieldsAreCheckedAndBelongToTheSet) {
     return std::string("none");
   };
 
-  EXPECT_NE(refusal("pretrain", "q,a").find("--fields q,a requires --kind sft, dpo and kto"),
+  EXPECT_NE(refusal("pretrain", "q,a").find("--fields q,a requires --kind sft, dpo, kto and rl"),
             std::string::npos);
   EXPECT_NE(refusal("sft", "q").find("takes two names"), std::string::npos);
   EXPECT_NE(refusal("dpo", "q,a").find("takes three names"), std::string::npos);

@@ -204,7 +204,7 @@ TEST_F(Pack, RefusesADirectoryOfAnotherPackOrProgram) {
 TEST_F(Pack, RefusesWhatIsNotBuilt) {
   PackConfig config = pack_config(corpus_, path_ / "set");
   config.documents.kind = "rlhf";
-  EXPECT_NE(error_of(config, ErrorKind::usage).find("must be pretrain, sft or dpo"),
+  EXPECT_NE(error_of(config, ErrorKind::usage).find("must be pretrain, sft, dpo or rl"),
             std::string::npos);
   config.documents.kind = "pretrain";
   config.seq_len = 1;

@@ -310,7 +310,7 @@ TEST_F(RecordForms, WrongUsesOfTheOptionsAreRefused) {
   const SortedJson chat = {{"messages", talk({"q", "a"})}};
   EXPECT_EQ(error_of("sft", {chat}, with_format("shareGPT")),
             "--format shareGPT, must be one of auto, messages, sharegpt, alpaca, "
-            "prompt-completion, preference, kto");
+            "prompt-completion, preference, kto, rl");
   EXPECT_EQ(kind_of_error_, ErrorKind::usage);
   EXPECT_EQ(error_of("sft", {chat}, with_format("preference")),
             "--format preference requires --kind dpo");
