@@ -202,15 +202,16 @@ void complete_model(model::ModelConfig& model, config::ConfigSet& keys) {
 
 void add_export(config::CommandLine& line, const WorldSource& world) {
   const auto settings = std::make_shared<checkpoint::ExportCommand>();
-  line.command("export", "export a checkpoint as a Hugging Face model directory")
+  line.command("export", "export a checkpoint for transformers, llama.cpp or peft")
       .option("--checkpoint", &settings->checkpoint, "MODEL", checkpoint::kModelPathHelp,
               config::Need::required)
       .option("--output", &settings->output, "DIR", "directory to write; must not exist",
               config::Need::required)
-      .option("--dtype", &settings->dtype, "f32|bf16|f16", "data type of the weights; f32 is exact")
+      .option("--dtype", &settings->dtype, "f32|bf16|f16|q8_0",
+              "data type of the weights; f32 is exact; q8_0 (8 bits) only with --format gguf")
       .option("--format", &settings->format, checkpoint::export_formats(),
-              "hf (a whole model, with the adapters of a LoRA run merged) or peft (only the "
-              "adapters); default: hf")
+              "hf (a Hugging Face directory), gguf (one file for llama.cpp) or peft (only the adapters "
+              "of a LoRA run); hf and gguf merge the adapters of a LoRA run; default: hf")
       .flag("--adapter", settings->adapter, "for a LoRA run: same as --format peft")
       .option("--base", &settings->base, "MODEL",
               "for a LoRA run: base model of the adapters; default: `base` of the run directory")
@@ -220,6 +221,7 @@ void add_export(config::CommandLine& line, const WorldSource& world) {
       .flag("--allow-older", settings->allow_older, checkpoint::kAllowOlderHelp)
       .option("--progress", &progress_mode(), kProgressModes, kProgressHelp)
       .example("trireme export --checkpoint runs/first --output hf/first")
+      .example("trireme export --checkpoint runs/first --output gguf --format gguf --dtype q8_0")
       .example(
           "trireme export --checkpoint runs/lora --adapter --base-name hf/first --output peft/lora")
       .ranks(config::Ranks::all)
