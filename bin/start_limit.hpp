@@ -14,7 +14,7 @@ namespace trireme {
 /// --output.
 comm::StartLimit start_limit(int argc, const char* const* argv);
 
-/// Returns the value of the last option whose name is in `names`; "" if there is none.
+/// Returns the value of the last option with a name in `names`; "" if there is none.
 std::string last_option(int argc, const char* const* argv, const std::vector<std::string>& names);
 
 }  // namespace trireme

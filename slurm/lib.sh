@@ -6,8 +6,8 @@ lib=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/lib
 source "$lib/signals.sh"
 # shellcheck source=slurm/lib/step.sh
 source "$lib/step.sh"
-# shellcheck source=slurm/lib/chain.sh
-source "$lib/chain.sh"
+# shellcheck source=slurm/lib/dependent_jobs.sh
+source "$lib/dependent_jobs.sh"
 # shellcheck source=slurm/lib/pack.sh
 source "$lib/pack.sh"
 
@@ -126,7 +126,7 @@ dry_run_or_job() {
   refuse_in_step "submit it with 'sbatch $0 ...', or type '$0 ...' in a shell of salloc"
 }
 
-# run_once PROGRAM COMMAND ARGUMENT...: runs one step of a program in TRIREME_BIN whose output other programs read; ends the script.
+# run_once PROGRAM COMMAND ARGUMENT...: runs one step of a program in TRIREME_BIN, then ends the script. Other programs read its output.
 run_once() {
   local command plain_output=1 program=$1
   shift
@@ -282,7 +282,7 @@ run_with_requeue() {
 # train_job TASK ARGUMENT...: runs a training job; without --run, the run directory is TRIREME_RUNS/<job name>-<job id>.
 train_job() {
   local task=$1 run command
-  export train_task=$1  # lib/chain.sh names it
+  export train_task=$1  # lib/dependent_jobs.sh names it
   shift
   run=$(option_value run "$@")
   if [[ -z $run ]]; then

@@ -60,7 +60,7 @@ probe() { # probe KIND:WHAT [PREFIX]
   esac
 }
 
-missing_rows() { # prints the rows whose probe fails
+missing_rows() { # prints the rows with a probe that fails
   local row package test root
   for row in "$@"; do
     read -r package test root <<<"$row"

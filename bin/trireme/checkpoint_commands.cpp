@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-constexpr const char* kPlaceHelp = "checkpoint, directory of checkpoints, or run directory";
+constexpr const char* kDirectoryHelp = "checkpoint, directory of checkpoints, or run directory";
 
 /// Returns the body of a command in which all ranks compute one text with `work` and rank 0 prints
 /// it. An error on one rank ends all ranks.
@@ -31,7 +31,7 @@ std::function<int()> print_shared(const WorldSource& world,
 
 /// The options of the commands that read checkpoints.
 struct InspectionSettings {
-  std::string place;
+  std::string directory;
   std::string other;
   bool layout = false;
   bool allow_older = false;
@@ -40,57 +40,57 @@ struct InspectionSettings {
 void add_list_and_verify(config::CommandLine& line, const WorldSource& world) {
   const auto settings = std::make_shared<InspectionSettings>();
   line.command("checkpoint list", "list the checkpoints of a run, newest first")
-      .positional("DIR", &settings->place, kPlaceHelp)
+      .positional("DIR", &settings->directory, kDirectoryHelp)
       .example("trireme checkpoint list runs/first")
       .run([settings] {
-        print(checkpoint::checkpoint_list(settings->place));
+        print(checkpoint::checkpoint_list(settings->directory));
         return kExitDone;
       });
   line.command("checkpoint verify",
                "check every byte of one checkpoint or of all checkpoints of a run")
-      .positional("DIR", &settings->place, kPlaceHelp)
+      .positional("DIR", &settings->directory, kDirectoryHelp)
       .option("--progress", &progress_mode(), kProgressModes, kProgressHelp)
       .example("trireme checkpoint verify runs/first")
       .example("mpirun -n 8 trireme checkpoint verify runs/first")
       .ranks(config::Ranks::all)
       .run(print_shared(world, [settings](comm::Communicator& ranks) {
-        return checkpoint::checkpoint_verify(settings->place, ranks);
+        return checkpoint::checkpoint_verify(settings->directory, ranks);
       }));
   line.command("checkpoint hash",
                "print the SHA-256 of all tensors of a checkpoint (independent of the layout)")
-      .positional("DIR", &settings->place,
+      .positional("DIR", &settings->directory,
                   "checkpoint, directory of checkpoints, run or Hugging Face directory")
       .flag("--allow-older", settings->allow_older, checkpoint::kAllowOlderHelp)
       .option("--progress", &progress_mode(), kProgressModes, kProgressHelp)
       .example("trireme checkpoint hash runs/first")
       .ranks(config::Ranks::all)
       .run(print_shared(world, [settings](comm::Communicator& ranks) {
-        return checkpoint::checkpoint_hash(settings->place, ranks, settings->allow_older);
+        return checkpoint::checkpoint_hash(settings->directory, ranks, settings->allow_older);
       }));
 }
 
 void add_inspect_and_diff(config::CommandLine& line) {
   const auto settings = std::make_shared<InspectionSettings>();
   line.command("checkpoint inspect", "show the values, files and tensors of a checkpoint")
-      .positional("DIR", &settings->place, kPlaceHelp)
+      .positional("DIR", &settings->directory, kDirectoryHelp)
       .flag("--layout", settings->layout,
             "print the slices as JSON instead, for `checkpoint reshard --layout`")
       .flag("--allow-older", settings->allow_older, checkpoint::kAllowOlderHelp)
       .example("trireme checkpoint inspect runs/first")
       .run([settings] {
-        print(checkpoint::checkpoint_inspect(settings->place, settings->layout,
+        print(checkpoint::checkpoint_inspect(settings->directory, settings->layout,
                                              settings->allow_older));
         return kExitDone;
       });
   line.command("checkpoint diff",
                "compare two checkpoints of any layouts; exit code 3 if they differ")
-      .positional("A", &settings->place, kPlaceHelp)
-      .positional("B", &settings->other, kPlaceHelp)
+      .positional("A", &settings->directory, kDirectoryHelp)
+      .positional("B", &settings->other, kDirectoryHelp)
       .flag("--allow-older", settings->allow_older, checkpoint::kAllowOlderHelp)
       .example("trireme checkpoint diff runs/first runs/second")
       .run([settings] {
-        const checkpoint::CheckpointDiff diff =
-            checkpoint::checkpoint_diff(settings->place, settings->other, settings->allow_older);
+        const checkpoint::CheckpointDiff diff = checkpoint::checkpoint_diff(
+            settings->directory, settings->other, settings->allow_older);
         print(diff.text);
         return diff.same ? kExitDone : exit_code(ErrorKind::data);
       });
@@ -100,7 +100,7 @@ void add_reshard(config::CommandLine& line, const WorldSource& world) {
   const auto settings = std::make_shared<checkpoint::ReshardCommand>();
   line.command("checkpoint reshard",
                "rewrite a checkpoint for another number of ranks or another layout")
-      .positional("DIR", &settings->from, kPlaceHelp)
+      .positional("DIR", &settings->from, kDirectoryHelp)
       .option("--output,-o", &settings->output, "DIR",
               "directory in which the checkpoint is created", config::Need::required)
       .option("--ranks", &settings->ranks, "N",

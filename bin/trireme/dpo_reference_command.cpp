@@ -31,7 +31,7 @@ std::vector<std::string_view> pair_kinds() {
 /// Returns the scores of one data set in file order.
 checkpoint::ReferenceSet reference_set(const train::ScoredSet& pairs,
                                        const std::vector<objective::PairScore>& scores) {
-  checkpoint::ReferenceSet set{.name = pairs.set.folder().string(),
+  checkpoint::ReferenceSet set{.name = pairs.set.directory().string(),
                                .content_xxh3 = pairs.set.content_hash(),
                                .seq_len = pairs.samples.seq_len()};
   for (const objective::PairScore& score : scores) {
@@ -106,7 +106,7 @@ int run(const DpoReferenceSettings& settings, comm::Launch& launch) {
     sets = open_sets(settings, *loaded);
     for (const auto& pairs : sets) {
       checkpoint::check_same_template(
-          {cat("--data ", pairs->set.folder().string()), pairs->set.manifest().chat_template(),
+          {cat("--data ", pairs->set.directory().string()), pairs->set.manifest().chat_template(),
            loaded->checkpoint.string(), loaded->chat_template_name},
           settings.allow_other_template);
     }
@@ -125,8 +125,8 @@ int run(const DpoReferenceSettings& settings, comm::Launch& launch) {
     const auto scores = train::score_pairs(*model->transformer, pairs->samples, settings.batch,
                                            ops::Path::fast, world);
     table.sets.push_back(reference_set(*pairs, scores));
-    text += formatted("{}: {} pairs -> {}\n", pairs->set.folder().string(), pairs->samples.size(),
-                      settings.output);
+    text += formatted("{}: {} pairs -> {}\n", pairs->set.directory().string(),
+                      pairs->samples.size(), settings.output);
   }
   comm::all_or_none(world, [&] {
     if (world.rank() != 0) return;

@@ -64,7 +64,7 @@ struct JobSettings {
 
 int finish(const JobSettings& settings) {
   job::FinishFacts facts;
-  facts.place = job::AttemptId::from_environment();
+  facts.attempt_id = job::AttemptId::from_environment();
   facts.srun_code = static_cast<int>(settings.srun_code);
   facts.job = scheduler::scheduler().read_job(settings.job_says);
   if (settings.in_chain) facts.job.may_requeue = true;
@@ -163,7 +163,7 @@ void add_job_commands(config::CommandLine& line) {
   line.command("job stacks",
                "write the stack traces of all threads of all ranks, also if they hang")
       .positional("RUN", &settings->run, "run directory")
-      .option("--rank", &settings->rank, "N", "rank whose stack traces are printed; -1: none")
+      .option("--rank", &settings->rank, "N", "print the stack traces of this rank; -1: none")
       .example("trireme job stacks runs/first --rank 3")
       .run([settings] { return stacks(*settings); });
   line.command("job attach", "attach gdb to one rank of a run, on the node of that rank")

@@ -55,17 +55,17 @@ void complete(TrainSettings& settings, const comm::Launch& launch, config::Confi
 }
 
 int train_watched(TrainSettings& settings, comm::Launch& launch, const std::string& network) {
-  const comm::LaunchInfo& place = launch.info();
+  const comm::LaunchInfo& info = launch.info();
   const comm::CommOptions options =
       train::comm_options_with_heartbeat(settings.config.train.comm_timeout_s);
   const job::RunDirectory folder{settings.run};
   const auto event_log = std::make_shared<job::EventLog>(folder.event_log());
   settings.watch = std::make_unique<train::RankWatch>(
-      launch.world(), place, folder, event_log, options.activity,
+      launch.world(), info, folder, event_log, options.activity,
       train::heartbeat_options(settings.config.train.comm_timeout_s), network);
   launch.before_abort([watch = settings.watch.get()](int code) { watch->announce_failure(code); });
   const std::unique_ptr<comm::Communicator> world =
-      comm::make_world("auto", place, options);  // its groups report to the heartbeat
+      comm::make_world("auto", info, options);  // its groups report to the heartbeat
   return train::run_task(
       {settings.program,
        settings.name,
@@ -74,23 +74,23 @@ int train_watched(TrainSettings& settings, comm::Launch& launch, const std::stri
        *settings.keys,
        folder,
        std::move(settings.start),
-       {place, *world, comm::nccl_backends(), options, job::AttemptId::from_environment()},
+       {info, *world, comm::nccl_backends(), options, job::AttemptId::from_environment()},
        event_log},
       settings.config);
 }
 
 int run_training(TrainSettings& settings, comm::Launch& launch) {
-  const comm::LaunchInfo& place = launch.info();
-  if (place.rank == 0) {
+  const comm::LaunchInfo& info = launch.info();
+  if (info.rank == 0) {
     for (const std::string& warning : settings.keys->warnings()) log::warn(warning);
   }
-  if (settings.debugged_rank >= place.size) {
+  if (settings.debugged_rank >= info.size) {
     fail(ErrorKind::usage, "--wait-for-debugger {}: the last rank is {}", settings.debugged_rank,
-         place.size - 1);
+         info.size - 1);
   }
-  if (settings.debugged_rank == place.rank)
-    wait_for_debugger(formatted("rank {} on {}", place.rank, place.hostname));
-  const std::string network = comm::gather_network_settings(launch.world(), place.hostname);
+  if (settings.debugged_rank == info.rank)
+    wait_for_debugger(formatted("rank {} on {}", info.rank, info.hostname));
+  const std::string network = comm::gather_network_settings(launch.world(), info.hostname);
   try {
     return train_watched(settings, launch, network);
   } catch (const Error& error) {

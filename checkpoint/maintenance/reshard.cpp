@@ -156,7 +156,7 @@ ReshardLayout spread_layout(const CheckpointManifest& manifest, std::int64_t num
   const std::uint64_t share =
       (total + static_cast<std::uint64_t>(num_ranks) - 1) / static_cast<std::uint64_t>(num_ranks);
   ReshardLayout layout{static_cast<int>(num_ranks), {}};
-  std::uint64_t position = 0;  // in the concatenation of all tensors
+  std::uint64_t position = 0;  // counts the elements of all tensors, one after another
   for (const auto& [name, tensor] : manifest.tensors) {
     std::vector<ReshardLayout::RankSlice>& slices = layout.tensors[name];
     const std::uint64_t element = size_of(tensor.dtype);

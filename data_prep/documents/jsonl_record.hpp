@@ -12,7 +12,7 @@
 
 namespace trireme::data_prep {
 
-/// Handling of a line whose text contains lone surrogates or invalid UTF-8.
+/// Handling of a line with lone surrogates or invalid UTF-8 in its text.
 enum class OnBadText { error, skip, replace };
 
 /// Returns "error", "skip" and "replace".

@@ -49,7 +49,7 @@ class ChunkReader {
   std::condition_variable turn_;
   std::size_t next_turn_ = 0;
   bool failed_ = false;
-  OpenInput in_order_;  // used by the thread whose turn it is
+  OpenInput in_order_;  // only the thread that has the turn may use it
   std::uint64_t num_starts_ = 0;
 };
 

@@ -183,7 +183,7 @@ bool Decompressor::refill() {
 bool Decompressor::begin_part() {
   const bool first = offset_ == 0 && points_.empty();
   if (compression_ == Compression::gzip && !first) {
-    // Magnetic tapes and block devices pad a gzip file with zeros; gzip itself ignores them.
+    // Block devices and backup media pad a gzip file with zeros; gzip itself ignores them.
     while (!input_.empty() && input_.front() == std::byte{0}) input_ = input_.subspan(1);
     if (input_.empty()) return false;
     if (std::to_integer<char>(input_.front()) != kGzipMagic.front())

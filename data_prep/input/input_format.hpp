@@ -29,7 +29,7 @@ struct InputFile {
   std::vector<AccessPoint> points;  // positions where reading can begin, ascending; empty: all
 };
 
-/// The records of input `file` whose positions are in [begin, end).
+/// The records of input `file` at the positions [begin, end).
 struct InputRange {
   std::uint32_t file = 0;
   std::uint64_t begin = 0;

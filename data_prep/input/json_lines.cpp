@@ -28,7 +28,7 @@ bool extend(ByteSource& source, const InputFile& file, std::uint64_t origin, std
   return true;
 }
 
-/// Reads the lines whose first byte lies in [begin, end). The last line may end later.
+/// Reads the lines that begin in [begin, end). The last line may end later.
 RecordBatch read_lines(ByteSource& source, const InputFile& file, const InputRange& range) {
   RecordBatch batch;
   std::vector<char>& buffer = batch.buffer;  // bytes from origin on, then kRecordPadding zeros

@@ -217,7 +217,7 @@ std::string inspect_text(const data::TokenSet& set) {
   for (const data::SourceEntry& source : manifest.sources)
     text += formatted("source          {}, {} {}s\n", source.name, source.size, source.position);
   for (std::size_t i = 0; i < std::min(kShownBad, manifest.bad.size()); ++i)
-    text += formatted("bad line        {}\n", manifest.bad[i]);
+    text += formatted("invalid record  {}\n", manifest.bad[i]);
   if (counts.bad_lines > kShownBad)
     text += formatted("                ({} more)\n", counts.bad_lines - kShownBad);
   for (const auto& [name, records] : manifest.ignored_fields)

@@ -81,7 +81,7 @@ Origin origin_of(const data::TokenShard& shard, std::uint64_t doc) {
 
 DocumentLocation find_line(const data::TokenSet& set, std::uint64_t line) {
   if (set.manifest().sources.empty())
-    fail(ErrorKind::usage, "{} does not name its inputs", set.folder().string());
+    fail(ErrorKind::usage, "{} does not name its inputs", set.directory().string());
   const std::string& input = set.manifest().sources.front().name;
   std::uint64_t before = 0;  // lines of the input in earlier shards
   for (std::size_t s = 0; s < set.num_shards(); ++s) {
@@ -91,7 +91,7 @@ DocumentLocation find_line(const data::TokenSet& set, std::uint64_t line) {
     for (std::size_t i = 0; i < sources.size(); ++i) {
       if (json_get<std::string>(sources[i], "name", where) != input) continue;
       if (!sources[i].contains("lines"))
-        fail(ErrorKind::usage, "{} was packed without line numbers", set.folder().string());
+        fail(ErrorKind::usage, "{} was packed without line numbers", set.directory().string());
       const auto lines = json_get<std::uint64_t>(sources[i], "lines", where);
       if (line - before >= lines) {
         before += lines;
@@ -105,7 +105,7 @@ DocumentLocation find_line(const data::TokenSet& set, std::uint64_t line) {
       fail(
           ErrorKind::usage,
           "line {} of {} gave no document: it is blank, invalid or dropped (`trireme-data inspect {}` lists the invalid ones)",
-          line, input, set.folder().string());
+          line, input, set.directory().string());
     }
   }
   fail(ErrorKind::usage, "--line {}: {} has {} lines, from 0", line, input, before);
@@ -118,14 +118,14 @@ DocumentLocation find_document(const data::TokenSet& set, std::uint64_t index) {
     if (rest < shards[s].counts.documents) return {s, rest};
     rest -= shards[s].counts.documents;
   }
-  fail(ErrorKind::usage, "--sample {}: {} has {} documents, from 0", index, set.folder().string(),
-       set.manifest().counts.documents);
+  fail(ErrorKind::usage, "--sample {}: {} has {} documents, from 0", index,
+       set.directory().string(), set.manifest().counts.documents);
 }
 
 std::string document_json(const data::TokenSet& set, const DocumentLocation& place) {
   const data::TokenShard& shard = set.shard(place.shard);
   const text::Tokenizer tokenizer =
-      text::Tokenizer::from_files(set.tokenizer_files(), set.folder().string());
+      text::Tokenizer::from_files(set.tokenizer_files(), set.directory().string());
   const Origin origin = origin_of(shard, place.doc);
   Json json = Json::object();
   json["source"] = origin.source;
@@ -146,7 +146,7 @@ std::string document_text(const data::TokenSet& set, const DocumentLocation& pla
                           std::size_t max_tokens) {
   const data::TokenShard& shard = set.shard(place.shard);
   const text::Tokenizer tokenizer =
-      text::Tokenizer::from_files(set.tokenizer_files(), set.folder().string());
+      text::Tokenizer::from_files(set.tokenizer_files(), set.directory().string());
   const Origin origin = origin_of(shard, place.doc);
   std::string text =
       formatted("from {}; targets in [[ ]]\n",

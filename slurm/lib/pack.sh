@@ -7,13 +7,13 @@
 lost_start_file() { printf '%s.lost-start\n' "${1%/}"; }
 
 # Prints the number of shards at the last failed start of this job; nothing without such a start.
-lost_start() { # lost_start FOLDER
+lost_start() { # lost_start DIR
   local job step
   read -r job step 2>/dev/null <"$(lost_start_file "$1")" || return 0
   [[ $job != "$(job_id)" ]] || printf '%s\n' "$step"
 }
 
-remember_lost_start() { # remember_lost_start FOLDER STEP
+remember_lost_start() { # remember_lost_start DIR STEP
   local file
   file=$(lost_start_file "$1")
   mkdir -p "${file%/*}" && printf '%s %s\n' "$(job_id)" "$2" >"$file.tmp" && mv -f "$file.tmp" "$file"

@@ -76,7 +76,7 @@ function(trireme_add_library name)
   add_library(trireme::${name} ALIAS trireme_${name})
   set_target_properties(trireme_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   if(TRIREME_UNITY)
-    # One compilation a folder: its files share headers that cost more than the code.
+    # The files of a directory compile together, because their shared headers cost more time than the code.
     set_target_properties(trireme_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
     foreach(source ${ARG_SOURCES})
       get_filename_component(folder ${source} DIRECTORY)

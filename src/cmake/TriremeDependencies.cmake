@@ -1,7 +1,7 @@
 # Imported targets: trireme_dep_{mpi,hdf5,json,toml,cli,log,simdjson,xxhash,crypto,zstd,zlib,boost,libedit,parquet,torch,nccl}.
 #
 # Every root can be given as -DTRIREME_<NAME>_ROOT=DIR or as an environment variable of that name:
-#   TORCH  a Python wheel's `torch` folder or an unpacked LibTorch, 2.11, any CUDA build or CPU
+#   TORCH  the `torch` directory of a Python wheel or an unpacked LibTorch, 2.11, any CUDA build or CPU
 #   CUDA   the CUDA runtime (include/cuda_runtime_api.h, lib/libcudart.so*)
 #   NCCL   include/nccl.h and lib/libnccl.so*
 #   MPI, HDF5  installation prefixes

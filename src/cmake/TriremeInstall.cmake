@@ -47,6 +47,6 @@ install(
   PATTERN containers EXCLUDE
   PATTERN monitoring EXCLUDE)
 install(DIRECTORY slurm/configs slurm/monitoring DESTINATION share/trireme)
-install(FILES README.md CHANGELOG.md DESTINATION share/doc/trireme)
+install(FILES README.md CHANGELOG.md SECURITY.md DESTINATION share/doc/trireme)
 install(DIRECTORY docs DESTINATION share/doc/trireme)
 install(SCRIPT ${CMAKE_CURRENT_BINARY_DIR}/install_files.cmake)

@@ -151,7 +151,7 @@ function(trireme_use_torch_pch target)
   target_precompile_headers(${target} REUSE_FROM trireme_torch_pch)
 endfunction()
 
-# trireme_add_torch_library: as trireme_add_library, for a target whose files include torch.
+# trireme_add_torch_library: like trireme_add_library, for files that include torch.
 function(trireme_add_torch_library name)
   trireme_add_library(${name} NO_PCH ${ARGN})
   target_link_libraries(trireme_${name} PUBLIC trireme_dep_torch)

@@ -22,7 +22,7 @@ class CommandHelp {
                                      const std::vector<CommandSpec>& commands) const;
   /// Returns the page of the `help` command.
   [[nodiscard]] std::string of_help() const;
-  /// Returns the page of a group: all commands whose first word is the name of the group.
+  /// Returns the page of a group: all commands that begin with the name of the group.
   [[nodiscard]] std::string group(const GroupSpec& group,
                                   const std::vector<CommandSpec>& commands) const;
   /// Returns "commands:" and one command per line without the name of the group ("" for all

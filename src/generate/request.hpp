@@ -23,8 +23,8 @@ namespace trireme::generate {
 struct SamplingConfig {
   double temperature = 0.8;         // 0: the most likely token
   std::int64_t top_k = 0;           // 0: all
-  double top_p = 1.0;               // in (0, 1]
-  double min_p = 0.0;               // in [0, 1), relative to the most likely token's probability
+  double top_p = 1.0;               // greater than 0, at most 1
+  double min_p = 0.0;               // at least 0, less than 1; a part of the largest probability
   double repetition_penalty = 1.0;  // on ids in prompt and answer: positive logits / p, others * p
   double presence_penalty = 0.0;    // subtracted from the logits of ids in the answer
   double frequency_penalty = 0.0;   // subtracted once for each occurrence in the answer

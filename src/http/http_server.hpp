@@ -63,7 +63,7 @@ class HttpServer {
   void stop();
 
   [[nodiscard]] std::size_t num_connections() const;
-  /// Returns the number of requests whose handler was called and whose response is not complete.
+  /// Returns the number of requests that the handler has taken and that have no complete response.
   [[nodiscard]] std::size_t num_answering() const;
 
  private:

@@ -75,10 +75,10 @@ std::optional<double> job_start_from_environment() {
   return time_in(scheduler::scheduler().variables().job_start);
 }
 
-void put_attempt_id(Json& object, const AttemptId& place) {
-  object["job"] = place.job;
-  object["restart"] = place.restart;
-  object["attempt"] = place.attempt;
+void put_attempt_id(Json& object, const AttemptId& attempt_id) {
+  object["job"] = attempt_id.job;
+  object["restart"] = attempt_id.restart;
+  object["attempt"] = attempt_id.attempt;
 }
 
 AttemptId take_attempt_id(const Json& object, const std::string& where) {
@@ -147,7 +147,7 @@ std::vector<FailureReport> read_failure_reports(const RunDirectory& folder) {
       const std::string where = it->path().string();
       const Json json = read_json(where, {.max_bytes = kMaxReportBytes});
       failure_reports.push_back(take_failure_report(json, where));
-      failure_reports.back().place = take_attempt_id(json, where);
+      failure_reports.back().attempt_id = take_attempt_id(json, where);
     } catch (const Error&) {  // skip a file that is damaged or was written by another program
     }
   }
@@ -167,12 +167,12 @@ const AttemptRequest* Attempt::stop_request() const {
 }
 
 std::vector<FailureReport> unrecorded_reports(const std::vector<FailureReport>& files,
-                                              const Attempt& leg) {
+                                              const Attempt& attempt) {
   std::set<int> known;
-  for (const FailureReport& one : leg.failure_reports) known.insert(one.rank);
+  for (const FailureReport& one : attempt.failure_reports) known.insert(one.rank);
   std::vector<FailureReport> fresh;
   for (const FailureReport& one : files) {
-    if (one.place == leg.place() && !known.contains(one.rank)) fresh.push_back(one);
+    if (one.attempt_id == attempt.id() && !known.contains(one.rank)) fresh.push_back(one);
   }
   return fresh;
 }

@@ -58,7 +58,7 @@ struct FailureReport {
   };
 
   Lost lost{};
-  AttemptId place{};             // identifies the attempt
+  AttemptId attempt_id{};        // identifies the attempt
   std::optional<double> time{};  // Unix time of the failure; absent in reports of older versions
 };
 
@@ -74,13 +74,13 @@ void clear_failure_reports(const RunDirectory& folder);
 
 /// These functions write an attempt id, or a report without its attempt id, as members of a JSON
 /// object, and read them back. The reading functions throw Error(data) that names `where`.
-void put_attempt_id(Json& object, const AttemptId& place);
+void put_attempt_id(Json& object, const AttemptId& attempt_id);
 AttemptId take_attempt_id(const Json& object, const std::string& where);
 void put_failure_report(Json& object, const FailureReport& failure_report);
 FailureReport take_failure_report(const Json& object, const std::string& where);
 
 struct AttemptStart {
-  AttemptId place;
+  AttemptId attempt_id;
   std::vector<std::string> nodes;  // host names, each once
   std::int64_t ranks = 0;
   std::map<std::string, std::string> hashes;  // "binary", "config", "data"
@@ -150,17 +150,17 @@ struct Attempt {
   double ended_at = 0;
   std::optional<Decision> decision;
   double decided_at = 0;
-  AttemptId decided_place;  // id of an attempt that has a decision but no start event
+  AttemptId decided_id;  // id of an attempt that has a decision but no start event
 
-  [[nodiscard]] const AttemptId& place() const { return start ? start->place : decided_place; }
+  [[nodiscard]] const AttemptId& id() const { return start ? start->attempt_id : decided_id; }
 
   /// Returns the last stop request; null if there is none.
   [[nodiscard]] const AttemptRequest* stop_request() const;
 };
 
-/// Returns the failure reports among `files` that belong to the attempt `leg` but are not in its
+/// Returns the failure reports among `files` that belong to the attempt `attempt` but are not in its
 /// events yet.
 std::vector<FailureReport> unrecorded_reports(const std::vector<FailureReport>& files,
-                                              const Attempt& leg);
+                                              const Attempt& attempt);
 
 }  // namespace trireme::job

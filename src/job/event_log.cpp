@@ -61,7 +61,7 @@ std::optional<double> optional_number(const Json& line, const char* key) {
 
 AttemptStart start_in(const Json& line) {
   AttemptStart start;
-  start.place = take_attempt_id(line, kWhereEventLog);
+  start.attempt_id = take_attempt_id(line, kWhereEventLog);
   start.nodes = texts(line, "nodes");
   start.ranks = integer(line, "ranks");
   start.resumed_from = step_or_none(line, "resumed_from");
@@ -116,7 +116,7 @@ void take_event(const std::string& event, double time, const Json& line, Attempt
   } else if (event == "decision") {
     attempt.decision = decision_in(line);
     attempt.decided_at = time;
-    attempt.decided_place = take_attempt_id(line, kWhereEventLog);
+    attempt.decided_id = take_attempt_id(line, kWhereEventLog);
   }
 }
 
@@ -132,7 +132,7 @@ Attempt& attempt_of(std::int64_t number, double time, EventLogContent& content) 
 }
 
 void put_start(Json& object, const AttemptStart& start) {
-  put_attempt_id(object, start.place);
+  put_attempt_id(object, start.attempt_id);
   object["nodes"] = start.nodes;
   object["ranks"] = start.ranks;
   object["hashes"] = start.hashes;
@@ -181,7 +181,7 @@ std::string EventLogContent::run_id() const {
   if (attempts.empty()) return "";
   const Attempt& first = attempts.front();
   const bool has_host = first.start && !first.start->nodes.empty();
-  return xxh3_128_hex(formatted("{} {} {}", number_text(first.began_at), first.place().job,
+  return xxh3_128_hex(formatted("{} {} {}", number_text(first.began_at), first.id().job,
                                 has_host ? first.start->nodes.front() : ""));
 }
 
@@ -209,7 +209,7 @@ void EventLog::open(std::function<bool()> may_write) {
 void EventLog::open_newest_attempt(std::function<bool()> may_write) {
   may_write_ = std::move(may_write);
   attempts_ = recover().attempts;
-  leg_ = attempts_.empty() ? 1 : attempts_.back().number;
+  attempt_ = attempts_.empty() ? 1 : attempts_.back().number;
   open_ = true;
 }
 
@@ -257,19 +257,19 @@ void EventLog::append(const char* event, std::int64_t attempt, const Json& membe
 void EventLog::start(const AttemptStart& start) {
   Json members;
   put_start(members, start);
-  append("start", leg_, members);
+  append("start", attempt_, members);
 }
 
 void EventLog::ready(const AttemptReady& ready) {
-  append("ready", leg_, {{"step", ready.step}, {"start_s", ready.start_s}});
+  append("ready", attempt_, {{"step", ready.step}, {"start_s", ready.start_s}});
 }
 
 void EventLog::commit(std::int64_t step) {
-  append("commit", leg_, {{"step", step}});
+  append("commit", attempt_, {{"step", step}});
 }
 
 void EventLog::request(const AttemptRequest& request) {
-  append("request", leg_, {{"want", request.want}, {"by", request.by}, {"step", request.step}});
+  append("request", attempt_, {{"want", request.want}, {"by", request.by}, {"step", request.step}});
 }
 
 void EventLog::failure_report(const FailureReport& failure_report, std::int64_t attempt) {
@@ -279,14 +279,14 @@ void EventLog::failure_report(const FailureReport& failure_report, std::int64_t 
 }
 
 void EventLog::end(const AttemptEnd& end) {
-  append("end", leg_, {{"state", end.state}, {"exit_code", end.exit_code}, {"step", end.step}});
+  append("end", attempt_, {{"state", end.state}, {"exit_code", end.exit_code}, {"step", end.step}});
 }
 
-void EventLog::decision(const Decision& decision, const AttemptId& place) {
+void EventLog::decision(const Decision& decision, const AttemptId& attempt_id) {
   Json members;
   put_decision(members, decision);
-  put_attempt_id(members, place);
-  append("decision", leg_, members);
+  put_attempt_id(members, attempt_id);
+  append("decision", attempt_, members);
 }
 
 void put_decision(Json& object, const Decision& decision) {

@@ -19,7 +19,7 @@
 ///   ready     step, start_s: the first step is done
 ///   commit    step: the checkpoint of this step is published
 ///   request   want, by, step
-///   verdict   rank, host, kind, exit_code, step, message, at (Unix time of the failure), lost: the
+///   `verdict` rank, host, kind, exit_code, step, message, at (Unix time of the failure), lost: the
 ///             failure report of one rank
 ///   end       state, exit_code, step
 ///   decision  the members of Decision, with job, restart and attempt
@@ -74,10 +74,10 @@ class EventLog {
   /// Returns the attempts that the log contained when it was opened.
   [[nodiscard]] const std::vector<Attempt>& attempts() const { return attempts_; }
 
-  [[nodiscard]] std::int64_t attempt() const { return leg_; }
+  [[nodiscard]] std::int64_t attempt() const { return attempt_; }
 
   /// Begins a new attempt: the next events belong to a number that no line in the log has yet.
-  void begin_attempt() { leg_ = (attempts_.empty() ? 0 : attempts_.back().number) + 1; }
+  void begin_attempt() { attempt_ = (attempts_.empty() ? 0 : attempts_.back().number) + 1; }
 
   void start(const AttemptStart& start);
   void ready(const AttemptReady& ready);
@@ -85,7 +85,7 @@ class EventLog {
   void request(const AttemptRequest& request);
   void failure_report(const FailureReport& failure_report, std::int64_t attempt);
   void end(const AttemptEnd& end);
-  void decision(const Decision& decision, const AttemptId& place);
+  void decision(const Decision& decision, const AttemptId& attempt_id);
 
  private:
   EventLogContent recover();
@@ -100,7 +100,7 @@ class EventLog {
   Fd fd_;
   bool torn_ = false;  // the last line may be incomplete
   std::int64_t seq_ = 0;
-  std::int64_t leg_ = 0;
+  std::int64_t attempt_ = 0;
 };
 
 /// Adds the members of a decision to a JSON object, for the event log and `job finish`: {"verdict",

@@ -60,7 +60,7 @@ ops::DropoutMask dropout_mask(const LayerContext& context, const parallel::Micro
 at::Tensor residual_dropout(const LayerContext& context, const parallel::Microbatch& batch,
                             const at::Tensor& x, std::int64_t layer, std::uint32_t op) {
   if (!batch.training || context.config.dropout == 0) return x;
-  const at::Tensor positions = context.tensor.own_tokens(batch.places);
+  const at::Tensor positions = context.tensor.own_tokens(batch.dropout_positions);
   return ops::dropout_philox(
       x, dropout_mask(context, batch, context.config.dropout, layer, op, positions), context.path);
 }
@@ -211,9 +211,9 @@ weighted::AdaptersUse Block::use_of(const parallel::Microbatch& batch,
   use.adapters = &adapters;
   use.path = context_.path;
   if (batch.training && context_.lora.dropout > 0) {
-    use.dropout =
-        dropout_mask(context_, batch, context_.lora.dropout, index_,
-                     static_cast<std::uint32_t>(kAdapters + number), batch.places, first_feature);
+    use.dropout = dropout_mask(context_, batch, context_.lora.dropout, index_,
+                               static_cast<std::uint32_t>(kAdapters + number),
+                               batch.dropout_positions, first_feature);
   }
   return use;
 }
@@ -316,9 +316,9 @@ at::Tensor Block::plain_attention(const parallel::Microbatch& batch,
   // One mask per head; the feature index of the mask is the key's position.
   std::vector<at::Tensor> dropped;
   for (std::int64_t head = heads_.query.begin; head < heads_.query.end; ++head) {
-    const ops::DropoutMask one =
-        dropout_mask(context_, batch, c.attention_dropout, index_,
-                     static_cast<std::uint32_t>(kAttentionProbability + head), batch.places);
+    const ops::DropoutMask one = dropout_mask(
+        context_, batch, c.attention_dropout, index_,
+        static_cast<std::uint32_t>(kAttentionProbability + head), batch.dropout_positions);
     const at::Tensor of_head = probabilities.select(1, head - heads_.query.begin);
     dropped.push_back(ops::dropout_philox(of_head, one, ops::Path::plain));
   }

@@ -37,7 +37,7 @@ struct FlatRange {
 /// The elements of one parameter that this rank updates.
 struct ParamRange {
   parallel::ParamId id = 0;
-  parallel::Slice slice;  // in coordinates of the global tensor of shape registry.spec(id).shape
+  parallel::Slice slice;  // coordinates in the global tensor, of shape registry.spec(id).shape
   FlatRange elements;     // slice.count() elements, then the padding of the parameter
 };
 

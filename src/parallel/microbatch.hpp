@@ -32,7 +32,7 @@ struct Microbatch {
   at::Tensor positions;       // [B, T] int64, from 0 in each document segment
   // [B, T] int64 in [0, 2^32), counters for dropout masks: the position in the whole row. For
   // preference pairs, the counter of a token does not depend on the other content of the row.
-  at::Tensor places;
+  at::Tensor dropout_positions;
   at::Tensor samples;  // [B] int64, global sample indices; they seed dropout together with the step
   std::vector<std::vector<std::int64_t>>
       bounds;  // document boundaries of each row: 0 .. T; empty: one document per row

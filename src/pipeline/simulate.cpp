@@ -31,17 +31,18 @@ class Results {
 
   void end(const StageAction& action, double time) {
     if (action.kind == ActionKind::forward)
-      forward_[place(action.stage, action.micro_batch)] = time;
-    if (gives_input_grad(action.kind)) input_grad_[place(action.stage, action.micro_batch)] = time;
+      forward_[index_of(action.stage, action.micro_batch)] = time;
+    if (gives_input_grad(action.kind))
+      input_grad_[index_of(action.stage, action.micro_batch)] = time;
   }
 
  private:
-  [[nodiscard]] std::size_t place(int stage, int micro_batch) const {
+  [[nodiscard]] std::size_t index_of(int stage, int micro_batch) const {
     return static_cast<std::size_t>(stage * micro_batches_ + micro_batch);
   }
 
   [[nodiscard]] double at(const std::vector<double>& ends, int stage, int micro_batch) const {
-    return ends[place(stage, micro_batch)];
+    return ends[index_of(stage, micro_batch)];
   }
 
   [[nodiscard]] double arrived(const std::vector<double>& ends, int from, int to,

@@ -190,18 +190,18 @@ class Accountant {
 
   /// Returns true if attempt `i` is the first one since its job got its nodes.
   [[nodiscard]] bool begins_job(std::size_t i) const {
-    const job::AttemptId& place = facts_.attempts[i].place();
-    if (place.job.empty()) return false;
+    const job::AttemptId& attempt_id = facts_.attempts[i].id();
+    if (attempt_id.job.empty()) return false;
     if (i == 0) return true;
-    const job::AttemptId& before = facts_.attempts[i - 1].place();
-    return before.job != place.job || before.restart != place.restart;
+    const job::AttemptId& before = facts_.attempts[i - 1].id();
+    return before.job != attempt_id.job || before.restart != attempt_id.restart;
   }
 
   [[nodiscard]] const scheduler::JobTimes* accounting_of(std::size_t i) const {
-    const job::AttemptId& place = facts_.attempts[i].place();
-    const auto found = facts_.jobs.find(place.job);
+    const job::AttemptId& attempt_id = facts_.attempts[i].id();
+    const auto found = facts_.jobs.find(attempt_id.job);
     if (found == facts_.jobs.end() || found->second.empty()) return nullptr;
-    const auto restart = static_cast<std::size_t>(std::max<std::int64_t>(0, place.restart));
+    const auto restart = static_cast<std::size_t>(std::max<std::int64_t>(0, attempt_id.restart));
     return restart < found->second.size() ? &found->second[restart] : nullptr;
   }
 
@@ -217,8 +217,8 @@ class Accountant {
   [[nodiscard]] std::optional<double> queued_since(std::size_t i) const {
     if (const scheduler::JobTimes* times = accounting_of(i); times != nullptr && times->submit_s)
       return times->submit_s;
-    const job::AttemptId& place = facts_.attempts[i].place();
-    if (place.restart > 0) {  // requeued, by `job finish` or by the scheduler
+    const job::AttemptId& attempt_id = facts_.attempts[i].id();
+    if (attempt_id.restart > 0) {  // requeued, by `job finish` or by the scheduler
       if (i == 0) return std::nullopt;
       const job::Attempt& before = facts_.attempts[i - 1];
       const bool was_asked = before.decision && before.decision->action == "requeue";
@@ -226,7 +226,7 @@ class Accountant {
     }
     std::optional<double> since;
     for (const job::SubmissionRecord& one : facts_.submissions) {
-      const bool is_own = one.job == place.job || place.job.starts_with(one.job + "_");
+      const bool is_own = one.job == attempt_id.job || attempt_id.job.starts_with(one.job + "_");
       if (is_own && one.time <= goodput_.courses[i].begin) since = one.time;
     }
     return since;
@@ -253,7 +253,7 @@ class Accountant {
         axis.until(Activity::down, nodes, -1);
         goodput_.notes.push_back(formatted(
             "The time that job {} waited in the queue is unknown: it was not submitted with `trireme submit`, and the scheduler has no accounting record.{}",
-            facts_.attempts[i].place().job,
+            facts_.attempts[i].id().job,
             i == 0 ? " The total begins when the job got its nodes or its processes started."
                    : " The time before it counts as down."));
       }

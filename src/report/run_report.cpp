@@ -161,7 +161,7 @@ std::string reason_of(const job::Attempt& attempt, bool is_running) {
 AttemptSummary summary_of(const job::Attempt& attempt, const AttemptCourse& course,
                           bool is_running) {
   AttemptSummary summary;
-  summary.job = attempt.place().job;
+  summary.job = attempt.id().job;
   summary.start = course.begin;
   summary.end = course.end;
   summary.from_step = course.from_step;
@@ -210,7 +210,7 @@ std::map<std::string, std::vector<scheduler::JobTimes>> ask_accounting(
   std::map<std::string, std::vector<scheduler::JobTimes>> jobs;
   if (!accounting) return jobs;
   for (const job::Attempt& attempt : attempts) {
-    const std::string& job = attempt.place().job;
+    const std::string& job = attempt.id().job;
     if (!job.empty() && !jobs.contains(job)) jobs[job] = accounting(job);
   }
   return jobs;

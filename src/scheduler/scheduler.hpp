@@ -77,7 +77,7 @@ struct JobOrder {
   std::string time;                  // "": time limit of the script
   std::int64_t chain = 1;            // number of dependent jobs that run one after another
   std::string after;                 // ids of jobs, joined by colons; "": none
-  std::vector<std::string> options;  // in the form of the scheduler
+  std::vector<std::string> options;  // words of the scheduler's own command line
   std::filesystem::path script;
   std::vector<std::string> arguments;  // arguments of the script
 };

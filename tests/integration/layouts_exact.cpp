@@ -103,7 +103,7 @@ class ExactNet {
       x = tensor_.whole(model::layer_forward(*layer_, batch, x, recompute, saved));
     }
     const at::Tensor sample = batch.samples.view({-1, 1, 1});
-    const at::Tensor place = batch.places.unsqueeze(-1);
+    const at::Tensor place = batch.dropout_positions.unsqueeze(-1);
     const at::Tensor grad_logits = signs(
         sample * sample * 7 + place * 5 + classes * classes * 3 + sample * place * classes, dtype);
     at::Tensor loss;
@@ -140,11 +140,13 @@ class ExactNet {
 parallel::Microbatch rows_from(std::int64_t first, std::int64_t count) {
   parallel::Microbatch batch;
   batch.samples = at::arange(first, first + count);
-  batch.places = at::arange(kLength).expand({count, kLength});
+  batch.dropout_positions = at::arange(kLength).expand({count, kLength});
   const at::Tensor sample = batch.samples.unsqueeze(-1);
-  batch.tokens = (sample * sample * 3 + batch.places * 5 + sample * batch.places).remainder(kVocab);
+  batch.tokens =
+      (sample * sample * 3 + batch.dropout_positions * 5 + sample * batch.dropout_positions)
+          .remainder(kVocab);
   batch.targets = batch.tokens;
-  batch.positions = batch.places;
+  batch.positions = batch.dropout_positions;
   return batch;
 }
 

@@ -37,6 +37,15 @@ nothing_refers_to_the_checkout() {
   if [[ $libtorch == copy ]]; then expect_equal "links" '' "$found"; else expect_match "links" '^(nvidia )?torch$' "$found"; fi
 }
 
+the_pages_have_no_dead_links() {
+  local page link target dead=
+  while IFS=: read -r page link; do
+    target=${link%%#*}
+    [[ -z $target || -e $(dirname "$page")/$target ]] || dead+="${page#"$first/"}: $link"$'\n'
+  done < <(grep -roE '\]\([^)#:]+[^):]*\)' "$first/share/doc/trireme" --include='*.md' | sed -E 's/\]\((.*)\)$/\1/')
+  expect_equal "links to files that are not in the prefix" '' "$dead"
+}
+
 # Prints the libraries that the loader finds for a program, without those of the C library, the compiler and the MPI.
 outside_libraries() {
   ldd "$1" | sed -nE 's/^\t(\S+) => (.*) \(0x.*/\1 \2/p; s/^\t(\S+) => not found/\1 not found/p' |
@@ -200,8 +209,8 @@ the_manifest_names_all_files() {
   expect_equal "files after the removal of all in the manifest" '' "$(find "$prefix" ! -type d)"
 }
 
-for scenario in the_prefix_has_gnu_directories nothing_refers_to_the_checkout the_prefix_can_be_moved job_scripts_run_from_the_prefix \
-  settings_are_read_in_order modules_name_the_prefix manual_pages_render_without_warnings a_bad_prefix_is_one_message the_manifest_names_all_files; do
+for scenario in the_prefix_has_gnu_directories nothing_refers_to_the_checkout the_pages_have_no_dead_links the_prefix_can_be_moved \
+  job_scripts_run_from_the_prefix settings_are_read_in_order modules_name_the_prefix manual_pages_render_without_warnings a_bad_prefix_is_one_message the_manifest_names_all_files; do
   start=$SECONDS
   "$scenario"
   printf '%s: %d s\n' "$scenario" $((SECONDS - start))

@@ -13,7 +13,7 @@ inline std::int64_t count_sample_targets(const data::SampleSet& samples,
   std::int64_t sum = 0;
   for (const std::int64_t index : indices) {
     if (index != data::kNoSample)
-      sum += samples.num_targets(order.place(static_cast<std::uint64_t>(index)).position);
+      sum += samples.num_targets(order.locate(static_cast<std::uint64_t>(index)).position);
   }
   return sum;
 }

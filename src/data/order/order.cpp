@@ -56,7 +56,7 @@ SampleOrder::SampleOrder(std::uint64_t num_samples, const OrderConfig& config)
     fail(ErrorKind::usage, "chunks of {} samples, windows of {}: too large", chunk_, window_);
 }
 
-SampleLocation SampleOrder::place(std::uint64_t index) const noexcept {
+SampleLocation SampleOrder::locate(std::uint64_t index) const noexcept {
   const std::uint64_t epoch = index / num_samples_;
   std::uint64_t position = index % num_samples_;
   if (!shuffle_) return {epoch, position};

@@ -7,7 +7,7 @@ namespace trireme::data {
 /// The epoch of a global sample index, and its position in the set.
 struct SampleLocation {
   std::uint64_t epoch = 0;
-  std::uint64_t position = 0;  // in [0, N)
+  std::uint64_t position = 0;  // from 0 to N - 1
 };
 
 struct OrderConfig {
@@ -42,7 +42,7 @@ class SampleOrder {
   SampleOrder(std::uint64_t num_samples, std::uint64_t seed, bool shuffle = true)
       : SampleOrder(num_samples, OrderConfig{.seed = seed, .shuffle = shuffle}) {}
 
-  [[nodiscard]] SampleLocation place(std::uint64_t index) const noexcept;
+  [[nodiscard]] SampleLocation locate(std::uint64_t index) const noexcept;
 
   [[nodiscard]] std::uint64_t num_samples() const noexcept { return num_samples_; }
 

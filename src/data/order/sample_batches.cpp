@@ -184,7 +184,7 @@ Batch SampleSet::make_batch(std::span<const std::int64_t> indices, const SampleO
   for (const std::int64_t index : indices) {
     const bool none = index == kNoSample;
     drawn.push_back(
-        {index, this, none ? 0 : order.place(static_cast<std::uint64_t>(index)).position});
+        {index, this, none ? 0 : order.locate(static_cast<std::uint64_t>(index)).position});
   }
   return gather_batch(drawn);
 }

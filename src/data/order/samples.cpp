@@ -37,7 +37,7 @@ std::unique_ptr<Sequences> make_sequences(const TokenSet& set, const SampleConfi
     fail(ErrorKind::usage, "data.cross_documents = true requires data.packing = concat");
   if (config.packing == Packing::concat && is_masked(set)) {
     fail(ErrorKind::usage, "{} has kind {}, but data.packing = concat requires {}",
-         set.folder().string(), set.kind(), whole_kinds());
+         set.directory().string(), set.kind(), whole_kinds());
   }
   if (holds_pairs(set)) return nullptr;
   if (config.packing == Packing::concat)
@@ -89,7 +89,7 @@ SampleSet::SampleSet(const TokenSet& set, const SampleConfig& config)
                                ? formatted(", documents {} to {} (data.split),",
                                            config.documents->begin, config.documents->end)
                                : std::string();
-  fail(ErrorKind::data, "{}{}{}", set.folder().string(), part,
+  fail(ErrorKind::data, "{}{}{}", set.directory().string(), part,
        no_targets_message(set, config, size()));
 }
 

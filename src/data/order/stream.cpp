@@ -15,15 +15,15 @@ SampleUnion::SampleUnion(std::vector<const SampleSet*> members, const OrderConfi
   if (size() != 0) order.emplace(size(), config);
 }
 
-StreamLocation SampleUnion::place(std::uint64_t ordinal) const {
-  const SampleLocation drawn = order->place(ordinal);
+StreamLocation SampleUnion::locate(std::uint64_t ordinal) const {
+  const SampleLocation drawn = order->locate(ordinal);
   const auto after = std::upper_bound(first.begin(), first.end(), drawn.position);
   const auto set = static_cast<std::size_t>(after - first.begin()) - 1;
   return {sets[set], drawn.position - first[set], 0, drawn.epoch};
 }
 
-StreamLocation SampleStream::LengthPhase::place(std::uint64_t ordinal) const {
-  return ordinal < rest.size() ? rest.place(ordinal) : whole.place(ordinal - rest.size());
+StreamLocation SampleStream::LengthPhase::locate(std::uint64_t ordinal) const {
+  return ordinal < rest.size() ? rest.locate(ordinal) : whole.locate(ordinal - rest.size());
 }
 
 std::vector<std::uint64_t> SampleStream::Phase::counts(std::uint64_t count) const {
@@ -55,12 +55,12 @@ const SampleStream::Phase& SampleStream::phase_of(std::int64_t index) const {
   return *(after - 1);
 }
 
-StreamLocation SampleStream::place(std::int64_t index) const {
+StreamLocation SampleStream::locate(std::int64_t index) const {
   const Phase& phase = phase_of(index);
   const auto i = static_cast<std::uint64_t>(index - phase.begin);
   const BlendPick pick = phase.blend ? phase.blend->pick(i) : BlendPick{0, i};
   const Phase::Entry& entry = phase.entries[pick.source];
-  StreamLocation place = parts_->sources[entry.source].length_phases[entry.length_phase].place(
+  StreamLocation place = parts_->sources[entry.source].length_phases[entry.length_phase].locate(
       entry.before_in_length + pick.ordinal);
   place.source = entry.source;
   return place;
@@ -94,7 +94,7 @@ std::optional<std::uint64_t> SampleStream::epoch_size() const {
 std::int64_t SampleStream::count_targets(std::int64_t first, std::int64_t count) const {
   std::int64_t sum = 0;
   for (std::int64_t i = first; i < first + count; ++i) {
-    const StreamLocation at = place(i);
+    const StreamLocation at = locate(i);
     sum += at.samples->num_targets(at.position);
   }
   return sum;
@@ -114,7 +114,7 @@ std::optional<std::int64_t> SampleStream::cut_update(std::int64_t next_sample,
 Batch SampleStream::make_batch(std::int64_t first, std::int64_t count, std::int64_t end) const {
   std::vector<DrawnSample> drawn;
   for (std::int64_t i = first; i < first + count; ++i) {
-    const StreamLocation at = place(std::min(i, end - 1));
+    const StreamLocation at = locate(std::min(i, end - 1));
     drawn.push_back({i < end ? i : kNoSample, at.samples, at.position});
   }
   return gather_batch(drawn);

@@ -70,7 +70,7 @@ class SampleStream {
   SampleStream& operator=(const SampleStream&) = delete;
   ~SampleStream();
 
-  [[nodiscard]] StreamLocation place(std::int64_t index) const;
+  [[nodiscard]] StreamLocation locate(std::int64_t index) const;
 
   /// Returns true if a sample is a preference pair rather than a sequence.
   [[nodiscard]] bool samples_are_pairs() const;

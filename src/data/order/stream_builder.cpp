@@ -13,7 +13,7 @@ template <class T>
 void must_agree(const TokenSet& set, const TokenSet& first, const char* what, T mine, T other) {
   if (mine == other) return;
   fail(ErrorKind::usage, "{} has {} {}, {} has {}: the sets of one run must agree",
-       set.folder().string(), what, mine, first.folder().string(), other);
+       set.directory().string(), what, mine, first.directory().string(), other);
 }
 
 void check_alike(const TokenSet& set, const TokenSet& first) {
@@ -146,7 +146,7 @@ class SampleStream::Builder {
     std::vector<std::vector<bool>> taken;
     for (const SampleSet* set : from.sets) taken.emplace_back(set->size(), false);
     for (std::uint64_t ordinal = drawn - in_epoch; ordinal < drawn; ++ordinal) {
-      const StreamLocation place = from.place(ordinal);
+      const StreamLocation place = from.locate(ordinal);
       const auto set = std::find(from.sets.begin(), from.sets.end(), place.samples);
       taken[static_cast<std::size_t>(set - from.sets.begin())][place.position] = true;
     }

@@ -21,7 +21,7 @@ struct SampleUnion {
 
   /// Returns the location of sample number `ordinal`, counted over all epochs. The caller sets
   /// `source` of the result.
-  [[nodiscard]] StreamLocation place(std::uint64_t ordinal) const;
+  [[nodiscard]] StreamLocation locate(std::uint64_t ordinal) const;
 };
 
 /// A source at one sequence length: first the rest of an earlier epoch, then whole epochs.
@@ -30,7 +30,7 @@ struct SampleStream::LengthPhase {
   SampleUnion rest;
   SampleUnion whole;
 
-  [[nodiscard]] StreamLocation place(std::uint64_t ordinal) const;
+  [[nodiscard]] StreamLocation locate(std::uint64_t ordinal) const;
 };
 
 struct SampleStream::Source {

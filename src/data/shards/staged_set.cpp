@@ -91,17 +91,17 @@ void check_room(const TokenSet& set, const fs::path& place) {
   fail(
       ErrorKind::resource,
       "data.stage: {} needs {} MB, but {} has {} MB free: name another directory, or omit data.stage",
-      set.folder().string(), bytes / 1000000, place.string(), space.available / 1000000);
+      set.directory().string(), bytes / 1000000, place.string(), space.available / 1000000);
 }
 
 void copy_set(const TokenSet& set, const fs::path& target) {
   const auto copy = [&](const fs::path& name) {
     throw_if_stop_requested();
     std::error_code code;
-    fs::copy_file(set.folder() / name, target / name, code);
+    fs::copy_file(set.directory() / name, target / name, code);
     if (!code) return;
-    if (!fs::exists(set.folder() / name))
-      fail(ErrorKind::data, "{} no longer exists", (set.folder() / name).string());
+    if (!fs::exists(set.directory() / name))
+      fail(ErrorKind::data, "{} no longer exists", (set.directory() / name).string());
     fail_to_write("copy to", target / name, code.value());
   };
   make_directories(target / schema::kTokenizerDirectory);

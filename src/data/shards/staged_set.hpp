@@ -23,7 +23,7 @@ class StagedSet {
   StagedSet& operator=(const StagedSet&) = delete;
   ~StagedSet();
 
-  [[nodiscard]] const std::filesystem::path& folder() const { return directory_; }
+  [[nodiscard]] const std::filesystem::path& directory() const { return directory_; }
 
   /// Returns true if this process made the copy.
   [[nodiscard]] bool made() const { return made_; }

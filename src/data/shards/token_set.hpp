@@ -71,7 +71,7 @@ class TokenSet {
  public:
   static TokenSet open(const std::filesystem::path& directory, const TokenSetOptions& options = {});
 
-  [[nodiscard]] const std::filesystem::path& folder() const noexcept { return directory_; }
+  [[nodiscard]] const std::filesystem::path& directory() const noexcept { return directory_; }
 
   [[nodiscard]] const Manifest& manifest() const noexcept { return manifest_; }
 

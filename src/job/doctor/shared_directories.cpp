@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kWherePlaces = "a rank's places";
+constexpr const char* kWhereDirectories = "the directories that a rank sees";
 // Network file systems cache for some seconds that a file does not exist.
 constexpr double kAppears_s = 5;
 constexpr double kLittleSpace = 1e9;
@@ -68,11 +68,11 @@ std::string pack(const DirectoryFacts& facts) {
 }
 
 DirectoryFacts unpack(const std::string& text) {
-  const Json json = parse_json(text, kWherePlaces);
-  return {json_get<std::string>(json, "seen", kWherePlaces),
-          json_get<std::string>(json, "written", kWherePlaces),
-          json_get<std::string>(json, "absent_data", kWherePlaces),
-          json_get<std::string>(json, "config", kWherePlaces)};
+  const Json json = parse_json(text, kWhereDirectories);
+  return {json_get<std::string>(json, "seen", kWhereDirectories),
+          json_get<std::string>(json, "written", kWhereDirectories),
+          json_get<std::string>(json, "absent_data", kWhereDirectories),
+          json_get<std::string>(json, "config", kWhereDirectories)};
 }
 
 /// Returns the size of the newest checkpoint; 0 without one.
@@ -89,14 +89,14 @@ double checkpoint_bytes(const RunDirectory& run) {
   return total;
 }
 
-void check_space(const SharedDirectories& places, std::vector<Finding>& findings) {
-  const fs::path folder = nearest_directory(places.run);
+void check_space(const SharedDirectories& directories, std::vector<Finding>& findings) {
+  const fs::path folder = nearest_directory(directories.run);
 
   struct statvfs info {};
 
   if (::statvfs(folder.c_str(), &info) != 0) return;
   const double free_bytes = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize);
-  const double one = checkpoint_bytes(RunDirectory{places.run});
+  const double one = checkpoint_bytes(RunDirectory{directories.run});
   using enum Finding::Severity;
   const std::string where = folder.string();
   if (free_bytes < one) {
@@ -127,9 +127,9 @@ void add_ranks(std::vector<Finding>& findings, const std::vector<RankDevice>& ra
   findings.push_back(std::move(finding));
 }
 
-std::vector<Finding> findings_of_places(const std::vector<DirectoryFacts>& all,
-                                        const std::vector<RankDevice>& ranks,
-                                        const SharedDirectories& places) {
+std::vector<Finding> findings_of_directories(const std::vector<DirectoryFacts>& all,
+                                             const std::vector<RankDevice>& ranks,
+                                             const SharedDirectories& directories) {
   using enum Finding::Severity;
   std::vector<std::size_t> cannot_see;
   std::vector<std::size_t> cannot_write;
@@ -169,9 +169,9 @@ std::vector<Finding> findings_of_places(const std::vector<DirectoryFacts>& all,
   add_ranks(
       findings, ranks, other_config,
       {"config-differs", error, "",
-       formatted("{} is not what rank 0 sees", RunDirectory{places.run}.config().string()),
+       formatted("{} is not what rank 0 sees", RunDirectory{directories.run}.config().string()),
        "check the directory on that host: it may be a local directory of the same name (give a --run that all share), or a stale cache of the file system (wait, or exclude the node)"});
-  if (!places.run.empty()) check_space(places, findings);
+  if (!directories.run.empty()) check_space(directories, findings);
   return findings;
 }
 
@@ -179,14 +179,14 @@ std::vector<Finding> findings_of_places(const std::vector<DirectoryFacts>& all,
 
 std::vector<Finding> check_directories(comm::Communicator& world, const comm::LaunchInfo& launch,
                                        const std::vector<RankDevice>& ranks,
-                                       const SharedDirectories& places) {
+                                       const SharedDirectories& directories) {
   const bool is_first = world.rank() == 0;
   const std::string nonce =
       comm::broadcast_text(world, is_first ? formatted("{}-{}", launch.hostname, ::getpid()) : "");
   DirectoryFacts facts;
   std::error_code code;
-  if (!places.run.empty()) {
-    const fs::path folder = nearest_directory(places.run);
+  if (!directories.run.empty()) {
+    const fs::path folder = nearest_directory(directories.run);
     const bool writes = launch.local_rank == 0;  // one rank of each node
     const fs::path mine = folder / file_name(nonce, world.rank());
     if (writes) facts.written = error_text([&] { write_file_atomic(mine, nonce); });
@@ -195,17 +195,17 @@ std::vector<Finding> check_directories(comm::Communicator& world, const comm::La
     if (is_there) facts.seen = wait_for_file(folder / file_name(nonce, 0));
     world.barrier();
     if (writes) fs::remove(mine, code);
-    const fs::path config = RunDirectory{places.run}.config();
+    const fs::path config = RunDirectory{directories.run}.config();
     if (fs::exists(config, code))
       (void)comm::capture([&] { facts.config = xxh3_128_hex(read_file(config)); });
   }
-  for (const fs::path& set : places.data) {
+  for (const fs::path& set : directories.data) {
     if (!fs::exists(set, code)) facts.absent_data = set.string();
   }
   std::vector<DirectoryFacts> all;
   for (const std::string& text : comm::gather_texts(world, pack(facts)))
     all.push_back(unpack(text));
-  return is_first ? findings_of_places(all, ranks, places) : std::vector<Finding>{};
+  return is_first ? findings_of_directories(all, ranks, directories) : std::vector<Finding>{};
 }
 
 }  // namespace trireme::job

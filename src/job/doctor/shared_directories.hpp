@@ -30,6 +30,6 @@ struct SharedDirectories {
 /// the findings on rank 0 and an empty list on other ranks. Collective.
 std::vector<Finding> check_directories(comm::Communicator& world, const comm::LaunchInfo& launch,
                                        const std::vector<RankDevice>& ranks,
-                                       const SharedDirectories& places);
+                                       const SharedDirectories& directories);
 
 }  // namespace trireme::job

@@ -65,7 +65,7 @@ bool has_same_cause(const Attempt& a, const Attempt& b) {
 /// If the attempt has no decision, its job was killed before the decision; then uses the events.
 std::int64_t failures_after(const Attempt& attempt, std::int64_t failures) {
   if (attempt.decision) return attempt.decision->failures_in_a_row;
-  if (attempt.place().job.empty()) return failures;  // started without a scheduler
+  if (attempt.id().job.empty()) return failures;  // started without a scheduler
   const Ending ending = ending_of(attempt, -1, attempt.last_at);
   const bool helped = ending.was_asked ? ending.outlived_start : attempt.committed > ending.before;
   return ending.code == kExitDone || ending.by_stop_file || helped ? 0 : failures + 1;
@@ -159,15 +159,15 @@ const std::array<CauseRow, 6>& rows() {
 }  // namespace
 
 std::optional<std::size_t> ended_attempt(const std::vector<Attempt>& attempts,
-                                         const AttemptId& place) {
+                                         const AttemptId& attempt_id) {
   if (attempts.empty()) return std::nullopt;
   const Attempt& newest = attempts.back();
-  if (!place.job.empty() && (!newest.start || newest.place() != place)) return std::nullopt;
+  if (!attempt_id.job.empty() && (!newest.start || newest.id() != attempt_id)) return std::nullopt;
   return attempts.size() - 1;
 }
 
 Decision decide(const std::vector<Attempt>& attempts, const FinishFacts& facts) {
-  const std::optional<std::size_t> mine = ended_attempt(attempts, facts.place);
+  const std::optional<std::size_t> mine = ended_attempt(attempts, facts.attempt_id);
   Decision decision;
   decision.step_after = facts.newest_checkpoint;
   Ending ending;
@@ -203,19 +203,19 @@ Decision decide(const std::vector<Attempt>& attempts, const FinishFacts& facts) 
   }
   const int code = ending.code;
 
-  const AttemptId& newest = attempts.empty() ? facts.place : attempts.back().place();
-  if (!facts.place.job.empty() && newest.job == facts.place.job &&
-      newest.order() > facts.place.order())
+  const AttemptId& newest = attempts.empty() ? facts.attempt_id : attempts.back().id();
+  if (!facts.attempt_id.job.empty() && newest.job == facts.attempt_id.job &&
+      newest.order() > facts.attempt_id.order())
     return ended(decision, "stop", "a later attempt of this job has taken over the run", code);
   if (ending.by_stop_file) {
     decision.failures_in_a_row = 0;
     return ended(decision, "stop", "the file STOP requested it", kExitDone);
   }
-  if (facts.job.is_requeued(facts.place.restart)) {
+  if (facts.job.is_requeued(facts.attempt_id.restart)) {
     decision.is_requeued = true;
     return ended(decision, "requeue", "the scheduler requeues the job by itself", code);
   }
-  if (facts.job.is_cancelled(facts.place.restart)) {
+  if (facts.job.is_cancelled(facts.attempt_id.restart)) {
     if (!ending.was_asked) decision.root_cause = {-1, "", "request", "scancel"};
     return ended(decision, "stop", kWhyCancelled, code);
   }

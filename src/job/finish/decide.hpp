@@ -10,7 +10,7 @@ namespace trireme::job {
 
 /// The facts that a decision uses in addition to the event log.
 struct FinishFacts {
-  AttemptId place;    // the attempt that has ended; without a job: the newest attempt
+  AttemptId attempt_id;  // the attempt that has ended; without a job: the newest attempt
   int srun_code = 0;  // exit code of the launcher, which alone does not show why an attempt ended
   scheduler::SchedulerJob job;
   std::string refusal;  // last error in the output of the job (last_error_in()); "": unknown
@@ -23,10 +23,10 @@ struct FinishFacts {
   std::vector<FailureReport> start_reports;  // failure reports of an attempt that has no events
 };
 
-/// Returns the index of the attempt `place` in `attempts`. Returns none if the attempt wrote no
+/// Returns the index of the attempt `attempt_id` in `attempts`. Returns none if the attempt wrote no
 /// event, because its start failed or was refused.
 std::optional<std::size_t> ended_attempt(const std::vector<Attempt>& attempts,
-                                         const AttemptId& place);
+                                         const AttemptId& attempt_id);
 
 /// Decides whether a run is done, stops, is requeued or restarts. A pure function that contains all
 /// rules:

@@ -40,8 +40,8 @@ void check_folder(const RunDirectory& folder, bool dry_run) {
 /// Adds the failure reports that are not in the event log yet to their attempt, and returns all
 /// attempts.
 std::vector<Attempt> with_reports(std::vector<Attempt> attempts, const RunDirectory& folder,
-                                  const AttemptId& place) {
-  if (const auto mine = ended_attempt(attempts, place)) {
+                                  const AttemptId& attempt_id) {
+  if (const auto mine = ended_attempt(attempts, attempt_id)) {
     Attempt& attempt = attempts[*mine];
     for (const FailureReport& one : unrecorded_reports(read_failure_reports(folder), attempt))
       attempt.failure_reports.push_back(one);
@@ -57,27 +57,27 @@ std::int64_t newest_checkpoint(const RunDirectory& folder) {
 /// If this attempt has no events except a decision, returns that decision. With it, a repeated call
 /// does not count a second failure.
 std::optional<Decision> decided_before(const std::vector<Attempt>& attempts,
-                                       const AttemptId& place) {
-  if (attempts.empty() || attempts.back().start || place.job.empty()) return std::nullopt;
-  return attempts.back().decided_place == place ? attempts.back().decision : std::nullopt;
+                                       const AttemptId& attempt_id) {
+  if (attempts.empty() || attempts.back().start || attempt_id.job.empty()) return std::nullopt;
+  return attempts.back().decided_id == attempt_id ? attempts.back().decision : std::nullopt;
 }
 
 void log_decision(const RunDirectory& folder, const FinishFacts& facts, const Decision& decision,
                   EventLog& event_log) {
-  if (const auto mine = ended_attempt(event_log.attempts(), facts.place)) {
+  if (const auto mine = ended_attempt(event_log.attempts(), facts.attempt_id)) {
     const Attempt& attempt = event_log.attempts()[*mine];
     for (const FailureReport& one : unrecorded_reports(read_failure_reports(folder), attempt))
       event_log.failure_report(one, attempt.number);
   } else {
     event_log.begin_attempt();
   }
-  event_log.decision(decision, facts.place);
+  event_log.decision(decision, facts.attempt_id);
 }
 
 /// Writes status.json for an attempt that could not write it itself.
 void complete_status(const RunDirectory& folder, const FinishFacts& facts, const Decision& decision,
                      const std::vector<Attempt>& attempts) {
-  const auto mine = ended_attempt(attempts, facts.place);
+  const auto mine = ended_attempt(attempts, facts.attempt_id);
   const bool ended_itself = mine && attempts[*mine].end;
   if (ended_itself || !std::filesystem::exists(folder.status())) return;
   const std::int64_t step = mine ? attempts[*mine].committed : -1;
@@ -94,9 +94,9 @@ Decision decide_and_write(const RunDirectory& folder, FinishFacts facts, bool dr
   facts.newest_checkpoint = newest_checkpoint(folder);
   facts.start_reports = read_failure_reports(folder);
   std::erase_if(facts.start_reports,
-                [&](const FailureReport& one) { return one.place != facts.place; });
+                [&](const FailureReport& one) { return one.attempt_id != facts.attempt_id; });
   const auto decided = [&](const std::vector<Attempt>& attempts) {
-    return decide(with_reports(attempts, folder, facts.place), facts);
+    return decide(with_reports(attempts, folder, facts.attempt_id), facts);
   };
   Decision first = decided(read_event_log(folder.event_log()).attempts);
   std::error_code code;
@@ -105,8 +105,8 @@ Decision decide_and_write(const RunDirectory& folder, FinishFacts facts, bool dr
   if (dry_run || is_refusal) return first;  // do not create files for an attempt that never began
   folder.prepare();
   std::optional<checkpoint::RunLock> lock;
-  const checkpoint::RunLockOptions options{.job_id = facts.place.job,
-                                           .order = facts.place.order() + 1};
+  const checkpoint::RunLockOptions options{.job_id = facts.attempt_id.job,
+                                           .order = facts.attempt_id.order() + 1};
   const auto in_use = comm::capture([&] { lock.emplace(folder.root, options); });
   if (in_use && in_use->kind() != ErrorKind::usage) throw Error(*in_use);
   if (in_use) {  // another process trains in this directory
@@ -116,7 +116,7 @@ Decision decide_and_write(const RunDirectory& folder, FinishFacts facts, bool dr
   }
   EventLog event_log(folder.event_log());
   event_log.open_newest_attempt([&lock] { return lock->is_held(); });
-  const auto before = decided_before(event_log.attempts(), facts.place);
+  const auto before = decided_before(event_log.attempts(), facts.attempt_id);
   const Decision decision =
       before ? *before : decided(event_log.attempts());  // decide again under the lock
   if (!before) log_decision(folder, facts, decision, event_log);

@@ -90,7 +90,7 @@ struct Frozen {
 /// settings of the site, and the configuration files that the arguments name. Programs of an
 /// installed prefix are linked instead, because they find their libraries beside themselves and do
 /// not change. The returned arguments name the copies. For dependent jobs, also creates the file
-/// `chain-code`, which shows the job scripts that the jobs are dependent (slurm/lib/chain.sh).
+/// `chain-code`, which shows the job scripts that the jobs are dependent (slurm/lib/dependent_jobs.sh).
 Frozen freeze(const SubmitRequest& request, const Installation& installation);
 
 }  // namespace trireme::job

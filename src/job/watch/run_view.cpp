@@ -26,8 +26,7 @@ bool was_decided(const Attempt* attempt) {
 
 /// Returns true if `job` ran `attempt` and was not requeued since then.
 bool is_of(const scheduler::SchedulerJob& job, const Attempt* attempt) {
-  return attempt != nullptr && job.id == attempt->place().job &&
-         job.restarts <= attempt->place().restart;
+  return attempt != nullptr && job.id == attempt->id().job && job.restarts <= attempt->id().restart;
 }
 
 bool is_ended(const std::string& state) {
@@ -131,7 +130,7 @@ Json or_null(const std::optional<T>& value) {
 std::optional<RunJobs> ask_about(const Attempt* newest,
                                  const std::vector<SubmissionRecord>& submitted,
                                  const scheduler::SchedulerQuery& ask) {
-  const std::string own = newest == nullptr ? "" : newest->place().job;
+  const std::string own = newest == nullptr ? "" : newest->id().job;
   const std::string last = submitted.empty() ? "" : submitted.back().job;
   std::vector<scheduler::SchedulerJob> all;
   bool is_of_submission = own == last;  // true: the newest attempt belongs to the newest submission
@@ -197,7 +196,7 @@ RunView view_run(const RunDirectory& folder, double now_s, const scheduler::Sche
   const Attempt* attempt = event_log.attempts.empty() ? nullptr : &event_log.attempts.back();
   if (attempt != nullptr) {
     view.attempt = attempt->number;
-    view.job = attempt->place().job;
+    view.job = attempt->id().job;
     view.state = state_of(*attempt, folder, now_s);
   } else if (!submitted.empty()) {
     view.job = submitted.back().job;

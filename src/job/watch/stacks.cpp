@@ -143,7 +143,7 @@ StackReport ask_for_stacks(const RunDirectory& folder, std::optional<std::int64_
     return {};
   const AttemptStart& attempt = *event_log.attempts.back().start;
   const auto before = sizes_of(folder.stacks());
-  const std::string refused = ask(folder, attempt.place.job);
+  const std::string refused = ask(folder, attempt.attempt_id.job);
   StackReport report;
   report.ranks = attempt.ranks;
   const std::string wanted =
@@ -180,7 +180,7 @@ std::vector<std::string> attach_to(const RunDirectory& folder, std::int64_t rank
     fail(ErrorKind::usage, "--rank {}: the run has ranks 0 to {}", rank, report.ranks - 1);
   if (report.of_rank.empty())
     fail(ErrorKind::comm, "rank {} did not answer within {} s", rank, wait_s);
-  const std::string job = read_event_log(folder.event_log()).attempts.back().start->place.job;
+  const std::string job = read_event_log(folder.event_log()).attempts.back().start->attempt_id.job;
   return attach_words(report.of_rank, job, arguments);
 }
 

@@ -10,7 +10,8 @@ std::shared_ptr<const std::vector<VarlenCall>> make_calls(
     std::int64_t num_queries, std::int64_t num_keys, at::Device device) {
   auto calls = std::make_shared<std::vector<VarlenCall>>(
       varlen_calls(plan, batch, num_queries, num_keys, setup.window));
-  for (VarlenCall& call : *calls) place(call, batch * num_queries, batch * num_keys, device);
+  for (VarlenCall& call : *calls)
+    copy_to_device(call, batch * num_queries, batch * num_keys, device);
   return calls;
 }
 

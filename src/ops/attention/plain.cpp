@@ -69,10 +69,10 @@ at::Tensor seen_keys(const QueryPart& part) {
 
 at::Tensor attention_mask(const AttentionSetup& setup, std::int64_t batch, std::int64_t length,
                           at::Device device) {
-  const auto length_of = [&](const RowPositions& places) {
-    if (places.empty()) return length;
+  const auto length_of = [&](const RowPositions& positions) {
+    if (positions.empty()) return length;
     std::int64_t count = 0;
-    for (const TokenRange& range : places.front()) count += range.length;
+    for (const TokenRange& range : positions.front()) count += range.length;
     return count;
   };
   const std::int64_t num_queries = length_of(setup.query_positions);

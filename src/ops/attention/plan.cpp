@@ -131,7 +131,7 @@ void add_parts(const Segment& queries, const std::vector<Segment>& islands,
 
 struct DocumentSegments {
   std::vector<Segment> queries;
-  std::vector<Segment> keys;  // in order of position
+  std::vector<Segment> keys;  // sorted by position
 };
 
 DocumentPlan plan_document(std::int64_t row, const DocumentSegments& segments,

@@ -108,7 +108,7 @@ struct QueryPart {
 /// The part of one document that one row of the tensors holds.
 struct DocumentPlan {
   std::int64_t row;              // -1: the same plan for every row
-  std::vector<TokenRange> keys;  // in order of position
+  std::vector<TokenRange> keys;  // sorted by position
   std::int64_t num_keys;
   std::vector<QueryPart> queries;
 

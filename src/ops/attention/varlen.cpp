@@ -191,8 +191,8 @@ std::vector<VarlenCall> varlen_calls(const AttentionPlan& plan, std::int64_t bat
   return calls;
 }
 
-void place(VarlenCall& call, std::int64_t total_queries, std::int64_t total_keys,
-           at::Device device) {
+void copy_to_device(VarlenCall& call, std::int64_t total_queries, std::int64_t total_keys,
+                    at::Device device) {
   call.query_starts = upload(at::tensor(call.query_offsets, at::kInt), device);
   call.key_starts = upload(at::tensor(call.key_offsets, at::kInt), device);
   call.query_tokens = index_of(call.queries, total_queries, device);

@@ -27,7 +27,7 @@ struct VarlenCall {
   std::vector<TokenRange>
       keys{};  // tokens of [B Tk]; a key that two sequences read is listed twice
 
-  // Set by place(), on the device:
+  // Set by copy_to_device(), on the device:
   at::Tensor query_starts{};  // query_offsets, int32
   at::Tensor key_starts{};    // key_offsets, int32
   at::Tensor query_tokens{};  // `queries` as an int64 index; undefined: all tokens in order
@@ -42,8 +42,8 @@ std::vector<VarlenCall> varlen_calls(const AttentionPlan& plan, std::int64_t bat
 
 /// Uploads offsets and indices to `device`, without waiting. `total_queries`, `total_keys`: tokens
 /// of [B Tq] and [B Tk].
-void place(VarlenCall& call, std::int64_t total_queries, std::int64_t total_keys,
-           at::Device device);
+void copy_to_device(VarlenCall& call, std::int64_t total_queries, std::int64_t total_keys,
+                    at::Device device);
 
 /// The two functions of a kernel. q, out [tokens, H, D]; k, v [tokens, Hk, D]; lse [H, tokens].
 struct VarlenKernel {

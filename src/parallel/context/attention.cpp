@@ -61,20 +61,20 @@ struct ContextFunction : torch::autograd::Function<ContextFunction> {
   }
 };
 
-std::int64_t num_places(const ops::RowPositions& places) {
+std::int64_t num_positions(const ops::RowPositions& positions) {
   std::int64_t count = 0;
-  for (const ops::TokenRange& range : places.front()) count += range.length;
+  for (const ops::TokenRange& range : positions.front()) count += range.length;
   return count;
 }
 
 void check(const at::Tensor& q, const at::Tensor& k, const ContextCall& call) {
-  const auto& places = call.setup.places;
-  if (places.size() != static_cast<std::size_t>(call.group->size()))
-    fail(ErrorKind::internal, "context_attention: places of {} ranks, group {} has {}",
-         places.size(), call.group->name(), call.group->size());
-  for (std::size_t rank = 0; rank < places.size(); ++rank) {
-    const bool fits = static_cast<std::int64_t>(places[rank].size()) == q.size(0) &&
-                      q.size(0) > 0 && num_places(places[rank]) == q.size(2);
+  const auto& positions = call.setup.positions;
+  if (positions.size() != static_cast<std::size_t>(call.group->size()))
+    fail(ErrorKind::internal, "context_attention: positions of {} ranks, group {} has {}",
+         positions.size(), call.group->name(), call.group->size());
+  for (std::size_t rank = 0; rank < positions.size(); ++rank) {
+    const bool fits = static_cast<std::int64_t>(positions[rank].size()) == q.size(0) &&
+                      q.size(0) > 0 && num_positions(positions[rank]) == q.size(2);
     if (!fits || k.size(2) != q.size(2))
       fail(
           ErrorKind::internal,
@@ -97,8 +97,8 @@ ops::AttentionSetup ContextCall::attention(ops::RowPositions queries, ops::RowPo
 }
 
 ops::RowPositions all_positions(const ContextSetup& setup) {
-  ops::RowPositions all(setup.places.front().size());
-  for (const ops::RowPositions& rank : setup.places) {
+  ops::RowPositions all(setup.positions.front().size());
+  for (const ops::RowPositions& rank : setup.positions) {
     for (std::size_t row = 0; row < all.size(); ++row)
       all[row].insert(all[row].end(), rank[row].begin(), rank[row].end());
   }
@@ -113,19 +113,19 @@ at::Tensor context_attention(const at::Tensor& q, const at::Tensor& k, const at:
   const ContextCall call{setup, &group, form, path, k.size(1)};
   check(q, k, call);
   if (group.size() == 1) {
-    ops::RowPositions places = call.own_positions();
+    ops::RowPositions positions = call.own_positions();
     // Whole rows need no positions. Only without positions can attention use a GPU library.
-    if (places == ops::RowPositions(places.size(), {{0, q.size(2)}})) places.clear();
-    return ops::attention(q, k, v, call.attention(places, places, false), path);
+    if (positions == ops::RowPositions(positions.size(), {{0, q.size(2)}})) positions.clear();
+    return ops::attention(q, k, v, call.attention(positions, positions, false), path);
   }
   return ContextFunction::apply(q, k, v, call);
 }
 
-at::Tensor select_positions(const at::Tensor& x, const ops::RowPositions& places) {
+at::Tensor select_positions(const at::Tensor& x, const ops::RowPositions& positions) {
   std::vector<at::Tensor> rows;
-  for (std::size_t row = 0; row < places.size(); ++row) {
+  for (std::size_t row = 0; row < positions.size(); ++row) {
     std::vector<at::Tensor> parts;
-    for (const ops::TokenRange& range : places[row])
+    for (const ops::TokenRange& range : positions[row])
       parts.push_back(x[static_cast<std::int64_t>(row)].narrow(0, range.first, range.length));
     rows.push_back(at::cat(parts));
   }

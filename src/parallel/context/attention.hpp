@@ -34,8 +34,9 @@ inline constexpr std::array<std::string_view, 3> kContextForms{"ring", "all_gath
                                                                "ulysses"};
 
 struct ContextSetup {
-  ops::AttentionSetup rows;               // setup of whole rows
-  std::vector<ops::RowPositions> places;  // positions of every rank of the group (shard_positions)
+  ops::AttentionSetup rows;  // setup of whole rows
+  std::vector<ops::RowPositions>
+      positions;  // positions of every rank of the group (shard_positions)
 };
 
 /// Computes attention for this rank's positions; supports autograd. Collective in forward and
@@ -47,6 +48,6 @@ at::Tensor context_attention(const at::Tensor& q, const at::Tensor& k, const at:
                              ContextAlgorithm form, ops::Path path = ops::Path::fast);
 
 /// Selects tokens by position: x [B, T, ...] to [B, positions, ...].
-at::Tensor select_positions(const at::Tensor& x, const ops::RowPositions& places);
+at::Tensor select_positions(const at::Tensor& x, const ops::RowPositions& positions);
 
 }  // namespace trireme::parallel

@@ -14,7 +14,7 @@ struct ContextCall {
   std::int64_t num_key_heads;  // key heads of the whole model
 
   [[nodiscard]] const ops::RowPositions& own_positions() const {
-    return setup.places[static_cast<std::size_t>(group->rank())];
+    return setup.positions[static_cast<std::size_t>(group->rank())];
   }
 
   /// Returns the setup for queries and keys at these positions. With `wide`, results are fp32 (fp64

@@ -45,7 +45,7 @@ class RingTransfer {
 
 /// Returns the setup for local queries and the chunk of `owner`.
 ops::AttentionSetup chunk_setup(const ContextCall& call, int owner) {
-  return call.attention(call.own_positions(), call.setup.places[static_cast<std::size_t>(owner)],
+  return call.attention(call.own_positions(), call.setup.positions[static_cast<std::size_t>(owner)],
                         /*wide=*/true);
 }
 

@@ -58,13 +58,13 @@ RankRanges zigzag(std::int64_t length, std::int64_t ranks) {
 /// Returns the largest number of chunks per rank, at most 16, that divides a rank's positions into
 /// equal chunks that are not too small. A chunk below 64 positions would waste a part of an
 /// attention kernel's tile.
-std::int64_t chunks_per_rank(std::int64_t places, std::int64_t ranks) {
+std::int64_t chunks_per_rank(std::int64_t positions, std::int64_t ranks) {
   constexpr std::int64_t kMost = 16;
   constexpr std::int64_t kTile = 64;
-  const std::int64_t smallest = std::clamp<std::int64_t>(places / (2 * ranks), 1, kTile);
+  const std::int64_t smallest = std::clamp<std::int64_t>(positions / (2 * ranks), 1, kTile);
   std::int64_t blocks = 1;
   for (std::int64_t n = 2; n <= kMost; ++n) {
-    if (places % n == 0 && places / n >= smallest) blocks = n;
+    if (positions % n == 0 && positions / n >= smallest) blocks = n;
   }
   return blocks;
 }
@@ -109,7 +109,7 @@ std::vector<ops::RowPositions> shard_positions(ContextBalance balance,
         ErrorKind::usage,
         "a row has {} positions; the number must be divisible by {} (two chunks for each of {} context-parallel ranks)",
         length, chunks, ranks);
-  std::vector<ops::RowPositions> places(static_cast<std::size_t>(ranks));
+  std::vector<ops::RowPositions> positions(static_cast<std::size_t>(ranks));
   for (std::size_t row = 0; row < static_cast<std::size_t>(batch); ++row) {
     RankRanges shares = ranks == 1 ? RankRanges{{{0, length}}} : zigzag(length, ranks);
     if (balance == ContextBalance::work && ranks > 1) {
@@ -117,27 +117,27 @@ std::vector<ops::RowPositions> shard_positions(ContextBalance balance,
       RankRanges by_work = balance_by_work(work, length, ranks);
       if (work.most(by_work) < work.most(shares)) shares = std::move(by_work);
     }
-    for (std::size_t rank = 0; rank < places.size(); ++rank)
-      places[rank].push_back(std::move(shares[rank]));
+    for (std::size_t rank = 0; rank < positions.size(); ++rank)
+      positions[rank].push_back(std::move(shares[rank]));
   }
-  return places;
+  return positions;
 }
 
-double work_imbalance(const std::vector<ops::RowPositions>& places,
+double work_imbalance(const std::vector<ops::RowPositions>& positions,
                       const ops::AttentionSetup& rows) {
-  std::vector<std::int64_t> work(places.size(), 0);
-  for (std::size_t row = 0; row < places.front().size(); ++row) {
+  std::vector<std::int64_t> work(positions.size(), 0);
+  for (std::size_t row = 0; row < positions.front().size(); ++row) {
     std::int64_t length = 0;
-    for (const ops::RowPositions& rank : places)
+    for (const ops::RowPositions& rank : positions)
       for (const ops::TokenRange& range : rank[row]) length += range.length;
     const RowWork row_work(rows, row, length);
-    for (std::size_t rank = 0; rank < places.size(); ++rank)
-      work[rank] += row_work.of(places[rank][row]);
+    for (std::size_t rank = 0; rank < positions.size(); ++rank)
+      work[rank] += row_work.of(positions[rank][row]);
   }
   const std::int64_t total = std::accumulate(work.begin(), work.end(), std::int64_t{0});
   if (total == 0) return 1.0;
   const std::int64_t most = *std::max_element(work.begin(), work.end());
-  return static_cast<double>(most) * static_cast<double>(places.size()) /
+  return static_cast<double>(most) * static_cast<double>(positions.size()) /
          static_cast<double>(total);
 }
 

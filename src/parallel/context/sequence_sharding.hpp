@@ -31,7 +31,7 @@ std::vector<ops::RowPositions> shard_positions(ContextBalance balance,
 
 /// Returns the number of visible (query, key) pairs on the busiest rank, divided by the mean over
 /// ranks; 1 means balanced.
-double work_imbalance(const std::vector<ops::RowPositions>& places,
+double work_imbalance(const std::vector<ops::RowPositions>& positions,
                       const ops::AttentionSetup& rows);
 
 }  // namespace trireme::parallel

@@ -54,8 +54,8 @@ Microbatch shard_sequence(Microbatch whole, const Mesh& mesh) {
   if (whole.target_tokens)
     whole.target_tokens = select_targets(*whole.target_tokens, whole.length(), own);
   for (at::Tensor* per_token :
-       {&whole.tokens, &whole.targets, &whole.target_weights, &whole.positions, &whole.places,
-        &whole.sequence_of, &whole.padding}) {
+       {&whole.tokens, &whole.targets, &whole.target_weights, &whole.positions,
+        &whole.dropout_positions, &whole.sequence_of, &whole.padding}) {
     if (per_token->defined()) *per_token = select_positions(*per_token, own);
   }
   return whole;

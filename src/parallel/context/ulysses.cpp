@@ -192,10 +192,10 @@ ContextResult ulysses_forward(const at::Tensor& q, const at::Tensor& k, const at
   ToHeads values(v, heads.key, group, "context values");
   const auto read = uneven_readers(q.size(1), k.size(1), heads, own_rank(group));
   ContextSaved saved{queries.arrived(), keys.arrived(), values.arrived(), {}};
-  const auto places = all_positions(call.setup);
+  const auto positions = all_positions(call.setup);
   saved.attended =
       ops::attention_forward(saved.q, repeat_readers(saved.k, read), repeat_readers(saved.v, read),
-                             call.attention(places, places, false), call.path);
+                             call.attention(positions, positions, false), call.path);
   ToPositions out(saved.attended.out, heads.query, group, "context output");
   return {out.arrived(q.size(1)), std::move(saved)};
 }
@@ -207,10 +207,10 @@ ops::AttentionGrads ulysses_backward(const at::Tensor& grad_out, const ContextSa
   const Heads heads = divide_heads(num_heads, call.num_key_heads, group);
   const auto read = uneven_readers(num_heads, call.num_key_heads, heads, own_rank(group));
   ToHeads incoming(grad_out, heads.query, group, "context output gradients");
-  const auto places = all_positions(call.setup);
+  const auto positions = all_positions(call.setup);
   const auto grads = ops::attention_backward(
       incoming.arrived(), saved.q, repeat_readers(saved.k, read), repeat_readers(saved.v, read),
-      saved.attended, call.attention(places, places, /*wide=*/true), call.path);
+      saved.attended, call.attention(positions, positions, /*wide=*/true), call.path);
   const auto type = saved.q.scalar_type();
   ToPositions queries(grads.q.to(type), heads.query, group, "context query gradients");
   ToPositions keys(sum_readers(grads.k, read, saved.k.size(1)), heads.key, group,

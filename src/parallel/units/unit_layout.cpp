@@ -120,21 +120,21 @@ UnitLayout::UnitLayout(std::span<const ParamSpec> specs, std::span<const ParamId
       Unit& with = frozen != unit.frozen ? trained : small[id] ? small_unit : unit;
       with.params.push_back(id);
     }
-    place(std::move(unit), specs);
+    add_unit(std::move(unit), specs);
     if (!trained.params.empty()) beside.push_back(std::move(trained));
   }
   for (Unit* persistent : {&small_trainable, &small_frozen})
-    if (!persistent->params.empty()) place(std::move(*persistent), specs);
-  for (Unit& unit : beside) place(std::move(unit), specs);
+    if (!persistent->params.empty()) add_unit(std::move(*persistent), specs);
+  for (Unit& unit : beside) add_unit(std::move(unit), specs);
   trainable_experts_.begin = trainable_count_;
   for (auto& [unit, of_unit] : of_experts) {
     units_[unit].experts_of = units_.size();
-    place(std::move(of_unit), specs);
+    add_unit(std::move(of_unit), specs);
   }
   trainable_experts_.end = trainable_count_;
 }
 
-void UnitLayout::place(Unit unit, std::span<const ParamSpec> specs) {
+void UnitLayout::add_unit(Unit unit, std::span<const ParamSpec> specs) {
   const ShardGrid& grid = unit.experts ? *experts_ : grid_;
   unit.begin = count_;
   unit.trainable_begin = trainable_count_;

@@ -145,7 +145,7 @@ class UnitLayout {
   }
 
  private:
-  void place(Unit unit, std::span<const ParamSpec> specs);
+  void add_unit(Unit unit, std::span<const ParamSpec> specs);
 
   ShardGrid grid_;
   std::optional<ShardGrid> experts_;

@@ -8,7 +8,7 @@
 
 namespace trireme::scheduler {
 
-/// The arguments of sinfo whose output read_nodes() reads.
+/// Returns the arguments of sinfo for an output that read_nodes() can read.
 std::vector<std::string> sinfo_words();
 
 /// Parses the output of sinfo_words(). Skips lines of another form.

@@ -14,7 +14,7 @@
 namespace trireme::serve {
 namespace {
 
-/// Throws ApiError(400) for a strict tool whose schema has no grammar.
+/// Throws ApiError(400) for a strict tool with a schema that has no grammar.
 [[noreturn]] void refuse_tool(const ChatRequest& request, const ToolProblem& found) {
   const std::vector<ToolSpec>& tools = request.input.tools;
   const auto tool = std::find_if(tools.begin(), tools.end(),

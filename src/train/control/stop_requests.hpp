@@ -27,7 +27,7 @@ class TimeLimit {
   [[nodiscard]] double margin_s() const;
   [[nodiscard]] bool reached(double now_s) const;
 
-  /// Ignores a limit in the past: it belongs to another job whose environment this job inherited.
+  /// Ignores a limit in the past: this job inherited it from the environment of another job.
   void forget_past(double now_s);
 
   /// Sets a new end of the job that the scheduler has reported.

@@ -13,7 +13,7 @@ namespace trireme::train {
 namespace {
 
 /// Returns the largest number of gradient elements in unsharded units at one time: the unit that
-/// backward fills, the unit whose reduction is in progress (at the start of a pass the last unit of
+/// backward fills, the unit that is being reduced (at the start of a pass the last unit of
 /// the previous pass), and the units that are filled during the whole pass: a tied embedding and
 /// small parameters. Not defined for a pipeline.
 std::int64_t grad_peak_elements(const UpdateFacts& facts, const RankUnits& units) {

@@ -27,7 +27,7 @@ struct UpdateFacts {
   std::int64_t micro_steps = 1;  // gradient-accumulation steps
   int ranks = 1;
   int node_replicas = 0;        // hierarchical reduction: replicas on a node; 0: one level
-  bool fused = true;            // fused kernels, whose saved activations are known
+  bool fused = true;            // fused kernels; their saved activations are known
   bool averages = false;        // local steps: this step ends with an average
   model::LoraConfig lora = {};  // on: only adapters are trained
   // Rows have different lengths, or a frozen model runs, too: values that depend on tokens have no

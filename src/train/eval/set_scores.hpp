@@ -38,8 +38,8 @@ struct ScoredSet {
 };
 
 /// Scores all sequences of `samples`. Returns them in file order on rank 0, nothing on other
-/// ranks. Rank r computes the batches (of `rows` sequences) whose number modulo the number of
-/// ranks is r, so the scores are bitwise equal for any number of ranks. Each rank has the whole
+/// ranks. Rank r computes batches r, r + R, r + 2R and so on (R ranks, `rows` sequences per
+/// batch), so the scores are bitwise equal for any number of ranks. Each rank has the whole
 /// model. Collective over `world`.
 std::vector<SequenceScore> score_set(model::Transformer& model, const data::SampleSet& samples,
                                      const text::Tokenizer& tokenizer, std::int64_t rows,

@@ -33,7 +33,7 @@ struct LayoutMemory {
   }
 };
 
-/// The number of rows whose logits exist at once, and the bytes per logit including exponentials
+/// The number of rows with logits in memory at once, and the bytes per logit including exponentials
 /// and gradients. The defaults are those of Trireme: on a GPU 16, 32, 32 and 16 bits, on a CPU in
 /// place.
 struct LogitChunk {

@@ -50,9 +50,9 @@ void RunRecord::claim_directory() {
   had_root_ = std::filesystem::exists(folder.root, refused);
   had_run_ = had_root_ && folder.holds_run();
   folder.prepare();
-  const job::AttemptId& place = run_.ranks.place;
+  const job::AttemptId& attempt_id = run_.ranks.attempt_id;
   lock_.emplace(folder.root,
-                checkpoint::RunLockOptions{.job_id = place.job, .order = place.order()});
+                checkpoint::RunLockOptions{.job_id = attempt_id.job, .order = attempt_id.order()});
   // If the run is killed after this line, the next attempt recognizes the directory as its run.
   if (!std::filesystem::exists(folder.status())) show("running", kExitDone, -1);
   remove_temporaries(folder.root);
@@ -74,7 +74,7 @@ void RunRecord::start(std::int64_t own_step, std::map<std::string, std::string> 
          job::unrecorded_reports(job::read_failure_reports(run_.folder), before))
       event_log_->failure_report(failure_report, before.number);
   }
-  event_log_->start({run_.ranks.place, without_duplicates(hosts_), run_.ranks.world.size(),
+  event_log_->start({run_.ranks.attempt_id, without_duplicates(hosts_), run_.ranks.world.size(),
                      std::move(hashes), own_step, job::job_end_from_environment(),
                      job::job_start_from_environment(), process_age_s()});
   started_ = true;

@@ -57,14 +57,14 @@ TrainerServices::TrainerServices(const RunRequest& run, const RunData& data, con
 void TrainerServices::open_sinks(const RunRequest& run, const StartState& beginning) {
   if (run.ranks.world.rank() != 0) return;
   const job::EventLogContent event_log = job::read_event_log(run.folder.event_log());
-  const std::int64_t leg = event_log.attempts.empty() ? 1 : event_log.attempts.back().number;
+  const std::int64_t attempt = event_log.attempts.empty() ? 1 : event_log.attempts.back().number;
   for (auto& sink : make_sinks(run.config.metrics, {.folder = run.folder,
                                                    .run_id = event_log.run_id(),
                                                    .task = std::string(run.name),
                                                    .config = config_texts(run.keys),
                                                    .num_ranks = run.ranks.world.size(),
-                                                   .job = run.ranks.place.job,
-                                                   .attempt = leg - 1,
+                                                   .job = run.ranks.attempt_id.job,
+                                                   .attempt = attempt - 1,
                                                    .first_step = beginning.progress.step,
                                                    .total_steps = run.config.train.steps,
                                                    .log_every = run.config.train.log_every}))

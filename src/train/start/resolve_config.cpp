@@ -64,7 +64,7 @@ std::vector<const data::TokenSet*> sets_of(const RunData& data) {
 /// no marker is missing.
 std::string check_chat_markers(const RunData& data, bool is_allowed, RunStart::Kind start) {
   const text::Tokenizer tokenizer = text::Tokenizer::from_files(
-      data.tokenizer_files(), data.stream().first_set().folder().string());
+      data.tokenizer_files(), data.stream().first_set().directory().string());
   for (const data::TokenSet* set : sets_of(data)) {
     const std::string name = set->manifest().chat_template();
     if (name.empty()) continue;
@@ -72,7 +72,7 @@ std::string check_chat_markers(const RunData& data, bool is_allowed, RunStart::K
     if (missing.empty()) continue;
     const std::string what =
         formatted("{} was packed with --template {}, and its tokenizer does not have {} as {}",
-                  set->folder().string(), name, joined(missing, " "),
+                  set->directory().string(), name, joined(missing, " "),
                   missing.size() == 1 ? "a token" : "tokens");
     if (is_allowed || start == RunStart::Kind::resume_run)
       return what + ": the model learns them as ordinary text";

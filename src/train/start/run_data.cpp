@@ -30,7 +30,7 @@ std::string common_chat_template(const data::SampleStream& stream, const std::st
     if (name == first) continue;
     fail(ErrorKind::usage,
          "--data {}: {} was packed as {}, {} as {}: pack them with one --template", path,
-         stream.first_set().folder().string(), first, set->folder().string(), name);
+         stream.first_set().directory().string(), first, set->directory().string(), name);
   }
   return first;
 }
@@ -42,9 +42,9 @@ std::string RunData::local(const std::string& folder, const std::string& stage) 
   auto& copy = staged_[folder];
   if (copy == nullptr) {
     copy = std::make_unique<data::StagedSet>(folder, stage);
-    if (copy->made()) log::info(formatted("{}: copied to {}", folder, copy->folder().string()));
+    if (copy->made()) log::info(formatted("{}: copied to {}", folder, copy->directory().string()));
   }
-  return copy->folder().string();
+  return copy->directory().string();
 }
 
 data::SampleStream RunData::open_stream(const RunConfig& config,

@@ -20,7 +20,7 @@ struct RunRanks {
   comm::Communicator& world;  // CPU: control, agreement, metrics, checkpoints
   std::span<const comm::CommBackend> device_backends;  // "nccl" if it was built
   comm::CommOptions options;
-  job::AttemptId place;  // scheduler job of this attempt; empty without a scheduler
+  job::AttemptId attempt_id;  // scheduler job of this attempt; empty without a scheduler
 };
 
 /// The request that a program passes to run_task. `keys` refers to `config`, which run_task

@@ -23,7 +23,7 @@
 namespace trireme::train {
 namespace {
 
-/// Libraries whose arithmetic or order of sums may change with their version.
+/// Libraries with arithmetic, or an order of sums, that may change with the version.
 constexpr std::array<std::string_view, 5> kLibraries{"libtorch_cpu", "libc10.", "libmpi", "libgomp",
                                                      "libm.so"};
 /// GPU libraries. A CPU process loads them, too, if the machine has a driver.
@@ -61,7 +61,7 @@ std::string loaded_libraries(at::Device device) {
   return xxh3_128_hex(text);
 }
 
-/// Names the ranks whose entry of `all` is not rank 0's; "" if all agree.
+/// Names the ranks with an entry of `all` that differs from the entry of rank 0; "" if all agree.
 std::string others(const std::vector<std::uint64_t>& all) {
   std::vector<std::size_t> ranks;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {

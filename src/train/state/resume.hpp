@@ -16,7 +16,7 @@ RunValues::Texts config_texts(const config::ConfigSet& config);
 /// keys.
 std::optional<std::string> value_of_older_versions(std::string_view key);
 
-/// A key whose value differs from the checkpoint.
+/// A key with another value than in the checkpoint.
 struct ChangedKey {
   std::string key;
   std::string was;

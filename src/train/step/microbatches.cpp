@@ -74,8 +74,9 @@ void add_pairs(const data::Batch& batch, at::Device device, parallel::Microbatch
   result.num_pairs = batch.num_pairs;
   result.pair_records = batch.pair_records;
   result.pair_keys = batch.pair_keys;
-  result.places = to_tensor<std::int64_t>(dropout_positions(batch), {1, batch.T}, device);
-  result.samples = at::zeros({1}, result.places.options());
+  result.dropout_positions =
+      to_tensor<std::int64_t>(dropout_positions(batch), {1, batch.T}, device);
+  result.samples = at::zeros({1}, result.dropout_positions.options());
 }
 
 void add_padding(const data::Batch& batch, at::Device device, parallel::Microbatch& result) {
@@ -113,7 +114,7 @@ parallel::Microbatch to_microbatch(const data::Batch& batch, at::Device device, 
     result.target_weights = to_tensor<float>(batch.target_weights, shape, device);
   result.positions = to_tensor<std::int64_t>(batch.positions, shape, device);
   if (batch.sequence_of.empty()) {
-    result.places = at::arange(batch.T, result.positions.options()).expand(shape);
+    result.dropout_positions = at::arange(batch.T, result.positions.options()).expand(shape);
     result.samples = to_tensor<std::int64_t>(batch.sample_indices, {batch.B}, device);
     add_padding(batch, device, result);
   } else {

@@ -172,7 +172,7 @@ void check_scores(const checkpoint::ReferenceTable& table, const ScoreReader& re
           found == nullptr ? reason_of(table, *samples) : "that pair was not scored";
       fail_reference(reader,
                      formatted("has no score of pair {} of data set {} (content {}): {}", document,
-                               set.folder().string(), set.content_hash(), reason));
+                               set.directory().string(), set.content_hash(), reason));
     }
   }
 }

@@ -44,7 +44,7 @@ class OrderedSamples final : public SampleSource {
   [[nodiscard]] std::string origin(std::int64_t first, std::int64_t end) const override {
     std::set<std::string> sets;
     for (std::int64_t i = first; i < end; ++i)
-      sets.insert(context_.stream.place(i).samples->set().folder().string());
+      sets.insert(context_.stream.locate(i).samples->set().directory().string());
     return joined(sets, ", ");
   }
 

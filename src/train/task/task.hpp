@@ -55,14 +55,14 @@ class Task {
   /// Makes paths absolute, so that config.toml is valid in every working directory.
   virtual void make_paths_absolute() {}
 
-  /// Sets keys of the section that the user did not set and whose default depends on other keys.
+  /// Sets the keys of the section that the user did not set if their default depends on other keys.
   /// Called before check().
   virtual void choose_defaults(config::ConfigSet& /*keys*/) {}
 
   virtual void check(Problems& /*problems*/) const {}
 
-  /// Returns true if the task needs a trained model (`--init`), whose shape, tokenizer and chat
-  /// format it keeps.
+  /// Returns true if the task needs a trained model (`--init`). The run keeps the model's shape,
+  /// tokenizer and chat format.
   [[nodiscard]] virtual bool needs_start() const { return false; }
 
   /// Returns true if the task can train adapters with frozen base weights (section [lora]).

@@ -113,7 +113,7 @@ TEST_F(ChatSet, AChatIsWholeOrLosesItsEndAtAnyLength) {
       take_chats(batch, left);
       ASSERT_FALSE(HasFatalFailure()) << seq_len;
       ASSERT_EQ(batch.num_targets,
-                samples.num_targets(SampleOrder(samples.size(), 3).place(i).position));
+                samples.num_targets(SampleOrder(samples.size(), 3).locate(i).position));
     }
     ASSERT_TRUE(left.empty()) << left.size() << " chats are missing at " << seq_len;
   }

@@ -18,7 +18,7 @@ TEST(SampleOrder, IsAPermutationInEveryEpochForManySizes) {
       for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
         std::vector<bool> seen(size, false);
         for (std::uint64_t k = 0; k < size; ++k) {
-          const SampleLocation place = order.place(epoch * size + k);
+          const SampleLocation place = order.locate(epoch * size + k);
 
           ASSERT_EQ(place.epoch, epoch);
           ASSERT_LT(place.position, size);
@@ -37,7 +37,7 @@ TEST(SampleOrder, WithChunksIsAPermutationInEveryEpoch) {
         const SampleOrder order(size, {.seed = 3, .chunk = chunk, .window = window});
         std::vector<bool> seen(size, false);
         for (std::uint64_t k = 0; k < size; ++k) {
-          const SampleLocation place = order.place(2 * size + k);
+          const SampleLocation place = order.locate(2 * size + k);
           ASSERT_EQ(place.epoch, 2U);
           ASSERT_LT(place.position, size);
           ASSERT_FALSE(seen[place.position]) << size << " in chunks of " << chunk;
@@ -54,8 +54,8 @@ TEST(SampleOrder, WithChunksReadsFewPlacesAtATime) {
   std::vector<std::uint64_t> chunks;
   std::uint64_t in_file_order = 0;
   for (std::uint64_t k = 0; k < kChunk * 8; ++k) {
-    chunks.push_back(order.place(k).position / kChunk);
-    in_file_order += k != 0 && order.place(k).position == order.place(k - 1).position + 1;
+    chunks.push_back(order.locate(k).position / kChunk);
+    in_file_order += k != 0 && order.locate(k).position == order.locate(k - 1).position + 1;
   }
   std::sort(chunks.begin(), chunks.end());
   chunks.erase(std::unique(chunks.begin(), chunks.end()), chunks.end());
@@ -68,7 +68,8 @@ TEST(SampleOrder, StreamsOfOneSeedDiffer) {
   const SampleOrder one(1000, {.seed = 1});
   const SampleOrder two(1000, {.seed = 1, .stream = "/1/0"});
   int equal = 0;
-  for (std::uint64_t k = 0; k < 1000; ++k) equal += one.place(k).position == two.place(k).position;
+  for (std::uint64_t k = 0; k < 1000; ++k)
+    equal += one.locate(k).position == two.locate(k).position;
 
   EXPECT_LT(equal, 10);
 }
@@ -76,9 +77,9 @@ TEST(SampleOrder, StreamsOfOneSeedDiffer) {
 TEST(SampleOrder, WithoutShuffleCountsUp) {
   const SampleOrder order(5, 1, false);
 
-  EXPECT_EQ(order.place(3).position, 3U);
-  EXPECT_EQ(order.place(12).position, 2U);
-  EXPECT_EQ(order.place(12).epoch, 2U);
+  EXPECT_EQ(order.locate(3).position, 3U);
+  EXPECT_EQ(order.locate(12).position, 2U);
+  EXPECT_EQ(order.locate(12).epoch, 2U);
 }
 
 /// Returns chi-square of "where does index k land" in 16 x 16 cells: about 255 - 31 degrees of
@@ -89,7 +90,7 @@ TEST(SampleOrder, SpreadsNeighboursEvenly) {
     const SampleOrder order(kSize, seed);
     std::vector<double> cells(256, 0);
     for (std::uint64_t k = 0; k < kSize; ++k) {
-      cells[(k * 16 / kSize) * 16 + order.place(k).position * 16 / kSize] += 1;
+      cells[(k * 16 / kSize) * 16 + order.locate(k).position * 16 / kSize] += 1;
     }
     double chi_square = 0;
     for (const double count : cells)
@@ -107,9 +108,9 @@ TEST(SampleOrder, SeedsAndEpochsDiffer) {
   int equal_epoch = 0;
   int fixed = 0;
   for (std::uint64_t k = 0; k < 1000; ++k) {
-    equal_seed += one.place(k).position == two.place(k).position;
-    equal_epoch += one.place(k).position == one.place(1000 + k).position;
-    fixed += one.place(k).position == k;
+    equal_seed += one.locate(k).position == two.locate(k).position;
+    equal_epoch += one.locate(k).position == one.locate(1000 + k).position;
+    fixed += one.locate(k).position == k;
   }
 
   EXPECT_LT(equal_seed, 10);  // expected 1 of 1000
@@ -120,7 +121,7 @@ TEST(SampleOrder, SeedsAndEpochsDiffer) {
 TEST(SampleOrder, HandlesHugeSetsAndRefusesEmptyOnes) {
   const SampleOrder order((std::uint64_t{1} << 61) + 12345, 7);
 
-  EXPECT_LT(order.place(99).position, order.num_samples());
+  EXPECT_LT(order.locate(99).position, order.num_samples());
   EXPECT_THROW(SampleOrder(0, 1), Error);
 }
 
@@ -129,9 +130,9 @@ TEST(SampleOrder, HandlesHugeSetsAndRefusesEmptyOnes) {
 TEST(SampleOrder, NeverChanges) {
   const SampleOrder order(1000003, 42);
 
-  EXPECT_EQ(order.place(0).position, 420597U);
-  EXPECT_EQ(order.place(1).position, 816379U);
-  EXPECT_EQ(order.place(1000003).position, 66211U);
+  EXPECT_EQ(order.locate(0).position, 420597U);
+  EXPECT_EQ(order.locate(1).position, 816379U);
+  EXPECT_EQ(order.locate(1000003).position, 66211U);
 }
 
 }  // namespace

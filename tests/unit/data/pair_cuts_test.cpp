@@ -31,7 +31,7 @@ TEST_P(CutPairs, BatchesAreThePairsCutTokenByTokenAtAnyLength) {
         std::vector<std::pair<std::int64_t, MaskedPair>> drawn;
         std::int64_t targets = 0;
         for (std::int64_t i = first; i < first + size; ++i) {
-          const auto position = order.place(static_cast<std::uint64_t>(i)).position;
+          const auto position = order.locate(static_cast<std::uint64_t>(i)).position;
           indices.push_back(i);
           drawn.push_back(all[position]);
           targets += samples.num_targets(position);

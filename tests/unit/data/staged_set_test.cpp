@@ -53,11 +53,11 @@ TEST_F(StagedSets, AreCopiedOnceAndDeletedByTheLast) {
       const StagedSet second(set_, place_);
       EXPECT_TRUE(first.made());
       EXPECT_FALSE(second.made());
-      EXPECT_EQ(first.folder(), second.folder());
-      EXPECT_NO_THROW(TokenSet::open(second.folder()).verify(false));
-      EXPECT_EQ(TokenSet::open(second.folder()).content_hash(), hash());
+      EXPECT_EQ(first.directory(), second.directory());
+      EXPECT_NO_THROW(TokenSet::open(second.directory()).verify(false));
+      EXPECT_EQ(TokenSet::open(second.directory()).content_hash(), hash());
     }
-    EXPECT_TRUE(fs::exists(first.folder() / "manifest.json"));
+    EXPECT_TRUE(fs::exists(first.directory() / "manifest.json"));
   }
   EXPECT_EQ(num_entries(), 0U);
 }
@@ -68,7 +68,7 @@ TEST_F(StagedSets, AreMadeByOneOfManyAtOnce) {
   for (int i = 0; i < 8; ++i) {
     ranks.emplace_back([&] {
       const StagedSet staged(set_, place_);
-      EXPECT_NO_THROW(TokenSet::open(staged.folder()).verify(false));
+      EXPECT_NO_THROW(TokenSet::open(staged.directory()).verify(false));
       made += staged.made() ? 1 : 0;
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
     });
@@ -91,7 +91,7 @@ TEST_F(StagedSets, AreCheckedBeforeTheyAreReadAfterAKill) {
   fs::create_directories(left.string() + ".part");
   const StagedSet staged(set_, place_);
   EXPECT_TRUE(staged.made());
-  EXPECT_NO_THROW(TokenSet::open(staged.folder()).verify(false));
+  EXPECT_NO_THROW(TokenSet::open(staged.directory()).verify(false));
 }
 
 TEST_F(StagedSets, AreDeletedIfNoOtherProcessReadsThem) {
@@ -104,7 +104,7 @@ TEST_F(StagedSets, AreDeletedIfNoOtherProcessReadsThem) {
   const StagedSet staged(set_, place_);
   EXPECT_FALSE(fs::exists(left));
   EXPECT_FALSE(fs::exists(left.string() + ".lock"));
-  EXPECT_TRUE(fs::exists(kept.folder() / "manifest.json"));
+  EXPECT_TRUE(fs::exists(kept.directory() / "manifest.json"));
 }
 
 TEST_F(StagedSets, LeaveNothingIfTheyAreDamaged) {

@@ -28,7 +28,7 @@ std::map<std::int64_t, int> tokens_of(const SampleStream& stream, std::int64_t f
                                       std::int64_t end, std::optional<std::size_t> source = {}) {
   std::map<std::int64_t, int> seen;
   for (std::int64_t i = first; i < end; ++i) {
-    if (source && stream.place(i).source != *source) continue;
+    if (source && stream.locate(i).source != *source) continue;
     for (const std::int64_t token : stream.make_batch(i, 1).tokens) {
       if (token != 0) ++seen[token];
     }
@@ -136,9 +136,9 @@ TEST_F(Stream, DrawsFromSourcesByWeightEachInItsOwnOrder) {
   const auto size = static_cast<std::int64_t>(alone.epoch_size().value());
   std::vector<std::int64_t> of_a;  // its positions, in the order in which they came
   for (std::int64_t i = 0; std::ssize(of_a) < size + 50; ++i) {
-    const StreamLocation place = stream.place(i);
+    const StreamLocation place = stream.locate(i);
     if (place.source == 0) {
-      ASSERT_EQ(place.position, alone.place(std::ssize(of_a)).position);
+      ASSERT_EQ(place.position, alone.locate(std::ssize(of_a)).position);
       of_a.push_back(static_cast<std::int64_t>(place.position));
     }
   }
@@ -156,7 +156,7 @@ TEST_F(Stream, PhasesContinueWhereEachSourceStopped) {
     if (i % 100 == 0) {
       ASSERT_EQ(stream.consumed(i), next) << i;
     }
-    const StreamLocation place = stream.place(i);
+    const StreamLocation place = stream.locate(i);
     const std::uint64_t size = place.samples->size();
     ASSERT_EQ(place.epoch, next[place.source] / size) << "no sample is left out or repeated";
     drawn[place.source][place.epoch].push_back(place.position);
@@ -186,7 +186,7 @@ TEST_F(Stream, AnotherLengthContinuesWithTheRestOfTheEpoch) {
     std::int64_t i = 0;
     const std::int64_t size = source == 0 ? 6000 : 2500;
     for (; std::ssize(seen) < size && i < 200 * kBatch; ++i) {
-      const StreamLocation place = stream.place(i);
+      const StreamLocation place = stream.locate(i);
       ASSERT_EQ(place.samples->seq_len(), stream.seq_len(i));
       if (place.source != source) continue;
       const Batch batch = stream.make_batch(i, 1);
@@ -201,7 +201,7 @@ TEST_F(Stream, AnotherLengthContinuesWithTheRestOfTheEpoch) {
     // Then whole epochs follow: the next one has each token once more.
     std::map<std::int64_t, int> second;
     for (; std::ssize(second) < size && i < 400 * kBatch; ++i) {
-      if (stream.place(i).source != source) continue;
+      if (stream.locate(i).source != source) continue;
       for (const std::int64_t token : stream.make_batch(i, 1).tokens) {
         if (token != 0) ++second[token];
       }

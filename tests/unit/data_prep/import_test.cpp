@@ -286,7 +286,7 @@ TEST_F(Import, ContinuesAfterAKillWithTheSameBytesAndRefusesAnotherImport) {
   const ImportReport report = import_tokens(asked, nullptr);
 
   EXPECT_EQ(report.kept + 2, report.partitions);
-  EXPECT_EQ(files_below(asked.output), files_below(whole.folder()));
+  EXPECT_EQ(files_below(asked.output), files_below(whole.directory()));
   asked.seq_len = 32;
   EXPECT_THROW(import_tokens(asked, nullptr), Error);
 }

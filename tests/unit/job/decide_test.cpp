@@ -30,7 +30,7 @@ Attempt attempt(std::int64_t restart, int code, double trained_s, std::int64_t r
 
 FinishFacts facts(std::int64_t restart, std::int64_t newest) {
   FinishFacts one;
-  one.place = {"7", restart, 0};
+  one.attempt_id = {"7", restart, 0};
   one.srun_code = 143;
   one.job = scheduler::read_slurm_job(formatted(
       "JobId=7 JobState=RUNNING Reason=None Requeue=1 Restarts={} PreemptTime=None", restart));
@@ -129,9 +129,9 @@ TEST(Decide, FailuresCountOverJobsAndAnewForAnotherConfiguration) {
   first.decision = Decision{.failures_in_a_row = 2};
   Attempt second = attempt(0, 5, 900, 10, -1);
   second.number = 2;
-  second.start->place.job = "8";
+  second.start->attempt_id.job = "8";
   FinishFacts of_second = facts(0, 10);
-  of_second.place.job = "8";
+  of_second.attempt_id.job = "8";
   EXPECT_EQ(decide({first, second}, of_second).action, "stop");
 
   second.start->hashes["config"] = "b";
@@ -140,7 +140,7 @@ TEST(Decide, FailuresCountOverJobsAndAnewForAnotherConfiguration) {
   first.decision.reset();  // its job script was cut off together with its node
   second.start->hashes["config"] = "a";
   EXPECT_EQ(decide({first, second}, of_second).failures_in_a_row, 2);
-  first.start->place.job = "";  // a user started it by hand
+  first.start->attempt_id.job = "";  // a user started it by hand
   EXPECT_EQ(decide({first, second}, of_second).failures_in_a_row, 1);
 }
 

@@ -69,7 +69,7 @@ TEST_F(JournalTest, TellsWhatWasWritten) {
   EXPECT_EQ(content.committed(), 7);
   const Attempt& attempt = content.attempts[0];
   EXPECT_EQ(attempt.number, 1);
-  EXPECT_EQ(attempt.start->place, (AttemptId{"7", 0, 0}));
+  EXPECT_EQ(attempt.start->attempt_id, (AttemptId{"7", 0, 0}));
   EXPECT_EQ(attempt.start->nodes, (std::vector<std::string>{"n1", "n2"}));
   EXPECT_EQ(attempt.start->ranks, 4);
   EXPECT_EQ(attempt.start->hashes.at("config"), "cd");
@@ -146,7 +146,7 @@ TEST_F(JournalTest, TheNextWriterCutsOffTheLinesAfterADamagedOne) {
     const EventLogContent content = read_event_log(file());
     EXPECT_EQ(content.lines, 3) << damage;
     EXPECT_EQ(content.bytes, content.valid_bytes);
-    EXPECT_EQ(content.attempts.back().start->place.job, "8");
+    EXPECT_EQ(content.attempts.back().start->attempt_id.job, "8");
     EXPECT_EQ(content.attempts.back().number, 2);
   }
 }

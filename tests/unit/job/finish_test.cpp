@@ -39,7 +39,7 @@ class FinishTest : public Scratch {
 
   static FinishFacts of(std::int64_t restart) {
     FinishFacts facts;
-    facts.place = {"7", restart, 0};
+    facts.attempt_id = {"7", restart, 0};
     facts.srun_code = 137;
     return facts;
   }

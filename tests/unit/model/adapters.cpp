@@ -150,8 +150,8 @@ model::ModelConfig small_model() {
 parallel::Microbatch some_rows() {
   parallel::Microbatch batch;
   batch.tokens = at::randint(40, {2, 12}, at::kLong);
-  batch.places = at::arange(12, at::kLong).expand({2, 12}).contiguous();
-  batch.positions = batch.places;
+  batch.dropout_positions = at::arange(12, at::kLong).expand({2, 12}).contiguous();
+  batch.positions = batch.dropout_positions;
   batch.samples = at::arange(2, at::kLong);
   return batch;
 }
@@ -261,8 +261,8 @@ TEST(Adapters, TheBaseMayRunBetweenForwardAndBackward) {
         registry.initialize(5);
         parallel::Microbatch batch;
         batch.tokens = at::arange(24, at::kLong).view({2, 12});
-        batch.places = at::arange(12, at::kLong).expand({2, 12}).contiguous();
-        batch.positions = batch.places;
+        batch.dropout_positions = at::arange(12, at::kLong).expand({2, 12}).contiguous();
+        batch.positions = batch.dropout_positions;
         batch.samples = at::arange(2, at::kLong);
         registry.begin_update(1);
         model.begin_update({{0, true}, {0, false}});

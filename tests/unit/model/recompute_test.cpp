@@ -48,8 +48,8 @@ at::Generator generator(std::uint64_t seed) {
 parallel::Microbatch batch_of(const Case& c, const parallel::Mesh& mesh) {
   parallel::Microbatch batch;
   batch.tokens = at::randint(kVocab, {kRows, kLength}, generator(3), at::kLong);
-  batch.places = at::arange(kLength, at::kLong).expand({kRows, kLength}).contiguous();
-  batch.positions = batch.places;
+  batch.dropout_positions = at::arange(kLength, at::kLong).expand({kRows, kLength}).contiguous();
+  batch.positions = batch.dropout_positions;
   batch.samples = at::arange(5, 5 + kRows, at::kLong);
   if (c.documents) batch.bounds = {{0, 9, kLength}, {0, 20, 21, kLength}};
   batch.step = 4;

@@ -117,8 +117,8 @@ struct Staged {
     model.prepare();
     registry.initialize(5);
     batch.tokens = at::arange(24, at::kLong).view({2, 12});
-    batch.places = at::arange(12, at::kLong).expand({2, 12}).contiguous();
-    batch.positions = batch.places;
+    batch.dropout_positions = at::arange(12, at::kLong).expand({2, 12}).contiguous();
+    batch.positions = batch.dropout_positions;
     batch.samples = at::arange(2, at::kLong);
   }
 

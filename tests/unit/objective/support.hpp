@@ -45,7 +45,7 @@ inline parallel::Microbatch batch_of_rows(std::int64_t rows) {
   batch.targets = at::randint(kClasses, {rows, kLength}, random_of(11), at::kLong);
   batch.targets.flatten().slice(0, 1, rows * kLength, 3).fill_(objective::kIgnoredTarget);
   batch.positions = at::arange(kLength).expand({rows, kLength});
-  batch.places = batch.positions;
+  batch.dropout_positions = batch.positions;
   batch.step = 1;
   return batch;
 }

@@ -112,11 +112,11 @@ inline void expect_as_one_process(comm::Communicator& group, const ContextCase& 
   std::vector<at::Tensor> own;
   for (const auto& x : {whole.q, whole.k, whole.v}) {
     exact.push_back(x.to(at::kDouble, false, /*copy=*/true).requires_grad_());
-    own.push_back(at_places(x, setup.places[me]).detach().clone().requires_grad_());
+    own.push_back(at_places(x, setup.positions[me]).detach().clone().requires_grad_());
   }
   at::Tensor incoming = whole.incoming.to(at::kDouble, false, /*copy=*/true);
   if (idle_rank >= 0) {
-    const auto& idle = setup.places[static_cast<std::size_t>(idle_rank)];
+    const auto& idle = setup.positions[static_cast<std::size_t>(idle_rank)];
     for (std::size_t row = 0; row < idle.size(); ++row)
       for (const auto& range : idle[row])
         incoming[static_cast<std::int64_t>(row)].narrow(1, range.first, range.length).zero_();
@@ -126,7 +126,7 @@ inline void expect_as_one_process(comm::Communicator& group, const ContextCase& 
 
   const auto out = parallel::context_attention(own[0], own[1], own[2], setup, group, form, path);
   const auto grads =
-      torch::autograd::grad({out}, own, {at_places(incoming, setup.places[me]).to(dtype)});
+      torch::autograd::grad({out}, own, {at_places(incoming, setup.positions[me]).to(dtype)});
 
   const auto what = [&](const char* part) {
     return c.name + ", " + std::string(parallel::kContextForms.at(static_cast<std::size_t>(form))) +
@@ -134,10 +134,11 @@ inline void expect_as_one_process(comm::Communicator& group, const ContextCase& 
            ", rank " + std::to_string(me) + " of " + std::to_string(group.size()) + ": " + part;
   };
   EXPECT_EQ(out.scalar_type(), dtype);
-  expect_near(out.detach(), at_places(expected.detach(), setup.places[me]), tolerance, what("out"));
-  expect_near(grads[0], at_places(expected_grads[0], setup.places[me]), tolerance, what("dq"));
-  expect_near(grads[1], at_places(expected_grads[1], setup.places[me]), tolerance, what("dk"));
-  expect_near(grads[2], at_places(expected_grads[2], setup.places[me]), tolerance, what("dv"));
+  expect_near(out.detach(), at_places(expected.detach(), setup.positions[me]), tolerance,
+              what("out"));
+  expect_near(grads[0], at_places(expected_grads[0], setup.positions[me]), tolerance, what("dq"));
+  expect_near(grads[1], at_places(expected_grads[1], setup.positions[me]), tolerance, what("dk"));
+  expect_near(grads[2], at_places(expected_grads[2], setup.positions[me]), tolerance, what("dv"));
 }
 
 inline constexpr std::array kAllForms{parallel::ContextAlgorithm::ring,

@@ -65,10 +65,10 @@ TEST(ContextAttention, IsTheSameFunctionTwice) {
       const auto run = [&] {
         std::vector<at::Tensor> own;
         for (const auto& x : {whole.q, whole.k, whole.v})
-          own.push_back(at_places(x, setup.places[me]).detach().requires_grad_());
+          own.push_back(at_places(x, setup.positions[me]).detach().requires_grad_());
         const auto out = parallel::context_attention(own[0], own[1], own[2], setup, world, form);
         auto results =
-            torch::autograd::grad({out}, own, {at_places(whole.incoming, setup.places[me])});
+            torch::autograd::grad({out}, own, {at_places(whole.incoming, setup.positions[me])});
         results.push_back(out.detach());
         return results;
       };
@@ -96,7 +96,7 @@ TEST(ContextAttention, SendsWhatTheFormulasSay) {
     for (const parallel::ContextAlgorithm form : kAllForms) {
       std::vector<at::Tensor> own;
       for (const auto& x : {whole.q, whole.k, whole.v})
-        own.push_back(at_places(x, setup.places[me]).detach().requires_grad_());
+        own.push_back(at_places(x, setup.positions[me]).detach().requires_grad_());
       const std::uint64_t start = comm::total_traffic(world.traffic()).moved_bytes.value();
       const auto out = parallel::context_attention(own[0], own[1], own[2], setup, world, form);
       const std::uint64_t middle = comm::total_traffic(world.traffic()).moved_bytes.value();
@@ -117,8 +117,8 @@ TEST(ContextAttention, RefusesHeadsThatUlyssesCannotDivide) {
     const parallel::ContextSetup setup{
         c.rows(0.5), parallel::shard_positions(parallel::ContextBalance::zigzag, {}, 1, c.T, 4)};
     const Whole whole = whole_of(c, at::kDouble);
-    const auto q = at_places(whole.q, setup.places[me]);
-    const auto k = at_places(whole.k, setup.places[me]);
+    const auto q = at_places(whole.q, setup.positions[me]);
+    const auto k = at_places(whole.k, setup.positions[me]);
     try {
       parallel::context_attention(q, k, k, setup, world, parallel::ContextAlgorithm::ulysses);
       ADD_FAILURE() << "6 heads over 4 ranks";

@@ -58,7 +58,7 @@ check_chain() {
   exit "$code"
 }
 
-# leave_chain VERDICT CODE WHY RUN: ends the script, with 0 if the next job of the chain resumes the run.
+# leave_chain DECISION CODE WHY RUN: ends the script, with 0 if the next job of the chain resumes the run.
 leave_chain() {
   local code=$2
   if [[ $1 != requeue ]]; then
