@@ -209,9 +209,10 @@ void add_export(config::CommandLine& line, const WorldSource& world) {
               config::Need::required)
       .option("--dtype", &settings->dtype, "f32|bf16|f16|q8_0",
               "data type of the weights; f32 is exact; q8_0 (8 bits) only with --format gguf")
-      .option("--format", &settings->format, checkpoint::export_formats(),
-              "hf (a Hugging Face directory), gguf (one file for llama.cpp) or peft (only the adapters "
-              "of a LoRA run); hf and gguf merge the adapters of a LoRA run; default: hf")
+      .option(
+          "--format", &settings->format, checkpoint::export_formats(),
+          "hf (a Hugging Face directory), gguf (one file for llama.cpp) or peft (only the adapters "
+          "of a LoRA run); hf and gguf merge the adapters of a LoRA run; default: hf")
       .flag("--adapter", settings->adapter, "for a LoRA run: same as --format peft")
       .option("--base", &settings->base, "MODEL",
               "for a LoRA run: base model of the adapters; default: `base` of the run directory")
@@ -247,6 +248,13 @@ void add_import(config::CommandLine& line) {
               "the model shape with --model.preset, or with --model.hidden_size and others")
       .option("--tokenizer", &import.tokenizer, "DIR",
               "with --minimind: directory of its tokenizer, which is stored with the weights")
+      .option(
+          "--add-tokens", &import.vocab.add_tokens, "FILE",
+          "with --hf: add the tokens of this file, one on each line, to the tokenizer; their rows "
+          "of the embedding are the mean of all rows with a token")
+      .option("--resize-vocab", &import.vocab.num_rows, "N",
+              "with --hf: number of rows of the embedding, at least the number of token ids; rows "
+              "without a token are the mean of the others; 0: as many as needed")
       .flag(
           "--require-tokenizer", import.require_tokenizer,
           "with --hf or --minimind: fail with exit code 3 if the tokenizer is missing or cannot be "
@@ -258,6 +266,7 @@ void add_import(config::CommandLine& line) {
                 if (!import.minimind.empty()) complete_model(import.model, keys);
               })
       .example("trireme import --hf hf/first --output runs/imported")
+      .example("trireme import --hf hf/base --add-tokens tokens.txt --output runs/more-tokens")
       .example("trireme import --peft peft/lora --base runs/first --output runs/adapted")
       .example(
           "trireme import --minimind pretrain_512.pth --model.preset minimind-2-small "

@@ -54,13 +54,13 @@ void export_gguf(const Checkpoint& checkpoint, const Checkpoint* base,
                  const std::filesystem::path& directory, comm::Communicator& world, GgufType type) {
   const model::ModelConfig config =
       model_from_values(checkpoint.manifest().values, checkpoint.path().string());
-  const GgufArchitecture& architecture =
-      gguf_architecture(config, checkpoint.path().string());
+  const GgufArchitecture& architecture = gguf_architecture(config, checkpoint.path().string());
   const GgufValues values = metadata(checkpoint, config, architecture, type);
-  const std::vector<GgufTensor> tensors = gguf_tensors(
-      config, architecture, type,
-      [&](DType dtype) { return whole_weights(checkpoint, base, config, dtype); });
-  const double weight_bytes = static_cast<double>(gguf_bytes(type, kBlockElements)) / kBlockElements;
+  const std::vector<GgufTensor> tensors =
+      gguf_tensors(config, architecture, type,
+                   [&](DType dtype) { return whole_weights(checkpoint, base, config, dtype); });
+  const double weight_bytes =
+      static_cast<double>(gguf_bytes(type, kBlockElements)) / kBlockElements;
   Progress progress("export", config.num_parameters_wide() * weight_bytes, Progress::Unit::bytes);
   write_whole_directory(directory, world, [&](const std::filesystem::path& temporary) {
     comm::on_first_rank(world, [&] {

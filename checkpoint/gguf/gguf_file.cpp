@@ -118,11 +118,10 @@ class HashedFile {
 }  // namespace
 
 std::optional<GgufType> gguf_type(std::string_view name) {
-  constexpr std::array<std::pair<std::string_view, GgufType>, 4> kNames{
-      {{"f32", GgufType::f32},
-       {"f16", GgufType::f16},
-       {"bf16", GgufType::bf16},
-       {"q8_0", GgufType::q8_0}}};
+  constexpr std::array<std::pair<std::string_view, GgufType>, 4> kNames{{{"f32", GgufType::f32},
+                                                                         {"f16", GgufType::f16},
+                                                                         {"bf16", GgufType::bf16},
+                                                                         {"q8_0", GgufType::q8_0}}};
   for (const auto& [known, type] : kNames)
     if (known == name) return type;
   return std::nullopt;

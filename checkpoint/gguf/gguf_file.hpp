@@ -9,7 +9,8 @@
 #include <string_view>
 #include <vector>
 
-/// The GGUF file format, version 3, little-endian. Source: github.com/ggml-org/ggml, docs/gguf.md.
+/// The GGUF file format, version 3, little-endian. Source: github.com/ggml-org/ggml,
+/// docs/gguf.md.
 namespace trireme::checkpoint {
 
 /// Element types of tensors.
@@ -24,9 +25,9 @@ std::uint64_t gguf_bytes(GgufType type, std::uint64_t count);
 /// Number of elements of a q8_0 block.
 inline constexpr std::size_t kBlockElements = 32;
 
-/// Quantizes rows to blocks: a block has a scale in f16, the largest magnitude / 127, and 32 signed
-/// bytes, rounded half away from zero. `values` has a multiple of 32 elements. Source: ggml
-/// (quantize_row_q8_0_ref).
+/// Quantizes rows to blocks: a block has a scale in f16, the largest magnitude / 127, and 32
+/// signed bytes, rounded half away from zero. `values` has a multiple of 32 elements. Source:
+/// ggml (quantize_row_q8_0_ref).
 void quantize_q8_0(std::span<const float> values, std::span<std::byte> blocks);
 
 /// The metadata of a file: keys with values, in order.

@@ -17,9 +17,9 @@ namespace {
 
 /// Options that every architecture computes, or that only training reads.
 constexpr std::array<std::string_view, 15> kFree{
-    "preset",     "hidden_size",       "num_layers",  "num_heads",   "num_kv_heads",
-    "head_dim",   "intermediate_size", "vocab_size",  "max_seq_len", "tie_embeddings",
-    "rope_theta", "rope_scaling",      "norm_eps",    "dropout",     "attention_dropout"};
+    "preset",     "hidden_size",       "num_layers", "num_heads",   "num_kv_heads",
+    "head_dim",   "intermediate_size", "vocab_size", "max_seq_len", "tie_embeddings",
+    "rope_theta", "rope_scaling",      "norm_eps",   "dropout",     "attention_dropout"};
 
 /// The windows of Gemma 3 in llama.cpp: every sixth layer has none.
 constexpr std::int64_t kGemmaPattern = 6;
@@ -39,9 +39,11 @@ std::span<const GgufArchitecture> architectures() {
                        .experts = true,
                        .pairs_neighbours = true,
                        .frequency_factors = true},
-      GgufArchitecture{.name = "gemma3",
-                       .required = {{"qk_norm", "true"}, {"post_norms", "true"}, {"activation", "gelu_tanh"}},
-                       .free = {"embedding_scale", "sliding_window", "full_attention_layers", "local_rope_theta"}},
+      GgufArchitecture{
+          .name = "gemma3",
+          .required = {{"qk_norm", "true"}, {"post_norms", "true"}, {"activation", "gelu_tanh"}},
+          .free = {"embedding_scale", "sliding_window", "full_attention_layers",
+                   "local_rope_theta"}},
   };
   return rows;
 }
@@ -108,7 +110,8 @@ std::vector<std::string> differences(const model::ModelConfig& config,
   if (architecture.name == "gemma3") add(gemma_differences(config));
   using enum model::RopeScaling::Kind;
   const model::RopeScaling::Kind kind = model::parse_rope_scaling(config.rope_scaling).kind;
-  const bool has_kind = kind == none || kind == linear || (kind == llama3 && architecture.frequency_factors);
+  const bool has_kind =
+      kind == none || kind == linear || (kind == llama3 && architecture.frequency_factors);
   if (!has_kind) found.push_back(formatted("model.rope_scaling = {}", model::rope_kind_name(kind)));
   return found;
 }
@@ -243,10 +246,12 @@ const GgufArchitecture& gguf_architecture(const model::ModelConfig& config,
     if (found.empty()) return architecture;
     if (fewest.empty() || found.size() < fewest.size()) fewest = std::move(found);
   }
-  fail(ErrorKind::usage,
-       "{}: --format gguf: llama.cpp computes no model with {}. The architectures are {}; export with "
-       "--format hf instead",
-       where, joined(fewest, ", "), joined(architectures(), ", ", [](const auto& row) { return row.name; }));
+  fail(
+      ErrorKind::usage,
+      "{}: --format gguf: llama.cpp computes no model with {}. The architectures are {}; export with "
+      "--format hf instead",
+      where, joined(fewest, ", "),
+      joined(architectures(), ", ", [](const auto& row) { return row.name; }));
 }
 
 void put_gguf_shape(const model::ModelConfig& config, const GgufArchitecture& architecture,
@@ -292,7 +297,8 @@ std::vector<GgufTensor> gguf_tensors(
   const model::RopeScaling scaling = model::parse_rope_scaling(config.rope_scaling);
   if (scaling.kind == model::RopeScaling::Kind::llama3) {
     const std::vector<float> factors = frequency_factors(config, scaling);
-    tensors.push_back({"rope_freqs.weight", GgufType::f32,
+    tensors.push_back({"rope_freqs.weight",
+                       GgufType::f32,
                        {static_cast<std::int64_t>(factors.size())},
                        [factors](std::span<std::byte> bytes) {
                          std::ranges::copy(std::as_bytes(std::span(factors)), bytes.begin());
@@ -303,11 +309,13 @@ std::vector<GgufTensor> gguf_tensors(
     if (!sources.contains(dtype)) sources[dtype] = weights(dtype);
     return sources[dtype];
   };
+
   struct Entry {
     GgufTensor tensor;
     std::vector<std::function<void(std::span<std::byte>)>> parts;
     std::uint64_t elements = 0;  // of one part
   };
+
   std::vector<Entry> entries;
   std::map<std::string, std::size_t> entry_of;
   const std::size_t count = sources_in(DType::f32).size();

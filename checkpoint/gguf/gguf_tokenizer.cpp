@@ -41,8 +41,9 @@ std::string_view pre_tokenizer_name(const text::TokenizerSpec& spec, const std::
        "Supported steps: {}. Export with --format hf instead",
        where, joined(spec.steps, " + ", [](text::SplitStep step) { return text::name_of(step); }),
        spec.ignore_merges ? " with ignore_merges" : "", joined(kKnown, ", ", [](const auto& known) {
-         return cat(joined(known.steps, " + ", [](text::SplitStep step) { return text::name_of(step); }),
-                    known.ignore_merges ? " with ignore_merges" : "");
+         return cat(
+             joined(known.steps, " + ", [](text::SplitStep step) { return text::name_of(step); }),
+             known.ignore_merges ? " with ignore_merges" : "");
        }));
 }
 
@@ -52,22 +53,24 @@ void check_byte_level(const std::string& tokenizer_json, const std::string& wher
   const Json model = json.value("model", Json::object());
   const Json decoder = json.value("decoder", Json());
   const bool is_bytes = decoder.dump().find("\"ByteLevel\"") != std::string::npos;
-  if (model.value("type", Json("BPE")) != "BPE" || model.value("byte_fallback", Json(false)) != false ||
-      !is_bytes)
-    fail(ErrorKind::usage,
-         "{}: --format gguf: the tokenizer is not byte-level BPE. Only tokenizers of this kind can be "
-         "exported; export with --format hf instead",
-         where);
+  if (model.value("type", Json("BPE")) != "BPE" ||
+      model.value("byte_fallback", Json(false)) != false || !is_bytes)
+    fail(
+        ErrorKind::usage,
+        "{}: --format gguf: the tokenizer is not byte-level BPE. Only tokenizers of this kind can be "
+        "exported; export with --format hf instead",
+        where);
 }
 
 /// Returns the id that a post-processor adds at one end; none if it adds nothing.
 std::optional<std::uint32_t> added_id(const std::vector<std::uint32_t>& ids, std::string_view end,
                                       const std::string& where) {
   if (ids.size() > 1)
-    fail(ErrorKind::usage,
-         "{}: --format gguf: the tokenizer adds {} tokens at the {} of a text, and llama.cpp adds at "
-         "most one. Export with --format hf instead",
-         where, ids.size(), end);
+    fail(
+        ErrorKind::usage,
+        "{}: --format gguf: the tokenizer adds {} tokens at the {} of a text, and llama.cpp adds at "
+        "most one. Export with --format hf instead",
+        where, ids.size(), end);
   return ids.empty() ? std::nullopt : std::optional(ids.front());
 }
 
@@ -135,10 +138,11 @@ void put_gguf_tokenizer(const std::map<std::string, std::string>& files, std::in
                         const std::string& where, GgufValues& values) {
   const auto file = files.find("tokenizer.json");
   if (file == files.end())
-    fail(ErrorKind::usage,
-         "{}: --format gguf: the model has no tokenizer.json, and a GGUF file contains the tokenizer. "
-         "Export with --format hf, add the tokenizer to that directory, and export the directory",
-         where);
+    fail(
+        ErrorKind::usage,
+        "{}: --format gguf: the model has no tokenizer.json, and a GGUF file contains the tokenizer. "
+        "Export with --format hf, add the tokenizer to that directory, and export the directory",
+        where);
   check_byte_level(file->second, where);
   const text::TokenizerSpec spec = text::parse_tokenizer_json(file->second, where);
   if (std::int64_t{spec.vocab_size} > vocab_size)

@@ -210,6 +210,10 @@ std::string import_command(const ImportCommand& options) {
     fail(ErrorKind::usage,
          "import needs --output DIR and one of --hf DIR, --peft DIR (with --base MODEL) and "
          "--minimind FILE (with --model.preset NAME)");
+  if (options.vocab.num_rows < 0)
+    fail(ErrorKind::usage, "--resize-vocab {}, must be 1 or more", options.vocab.num_rows);
+  if (options.vocab.is_any() && options.hf.empty())
+    fail(ErrorKind::usage, "import: --add-tokens and --resize-vocab require --hf");
   if (options.peft.empty() != options.base.empty())
     fail(ErrorKind::usage, "import: --peft and --base need each other");
   if (options.minimind.empty() && !options.tokenizer.empty())
@@ -234,8 +238,9 @@ std::string import_command(const ImportCommand& options) {
         {options.minimind, options.model, options.tokenizer, options.require_tokenizer}, directory);
     return formatted("{} -> {}\n", options.minimind, made.string());
   }
-  return formatted("{} -> {}\n", options.hf,
-                   import_hf(options.hf, directory, options.require_tokenizer).string());
+  return formatted(
+      "{} -> {}\n", options.hf,
+      import_hf(options.hf, directory, options.require_tokenizer, options.vocab).string());
 }
 
 }  // namespace trireme::checkpoint

@@ -109,32 +109,55 @@ void append_value(const arrow::Array& array, std::int64_t i, std::string& out) {
     return;
   }
   switch (array.type_id()) {
-    case BOOL: out += static_cast<const arrow::BooleanArray&>(array).Value(i) ? "true" : "false"; break;
-    case INT8: return append_integer<arrow::Int8Array>(array, i, out);
-    case INT16: return append_integer<arrow::Int16Array>(array, i, out);
-    case INT32: return append_integer<arrow::Int32Array>(array, i, out);
-    case INT64: return append_integer<arrow::Int64Array>(array, i, out);
-    case UINT8: return append_integer<arrow::UInt8Array>(array, i, out);
-    case UINT16: return append_integer<arrow::UInt16Array>(array, i, out);
-    case UINT32: return append_integer<arrow::UInt32Array>(array, i, out);
-    case UINT64: return append_integer<arrow::UInt64Array>(array, i, out);
-    case FLOAT: return append_float<arrow::FloatArray>(array, i, out);
-    case DOUBLE: return append_float<arrow::DoubleArray>(array, i, out);
-    case STRING: return append_string<arrow::StringArray>(array, i, out);
-    case LARGE_STRING: return append_string<arrow::LargeStringArray>(array, i, out);
-    case STRING_VIEW: return append_string<arrow::StringViewArray>(array, i, out);
-    case BINARY: return append_string<arrow::BinaryArray>(array, i, out);
-    case LARGE_BINARY: return append_string<arrow::LargeBinaryArray>(array, i, out);
-    case LIST: return append_list<arrow::ListArray>(array, i, out);
-    case LARGE_LIST: return append_list<arrow::LargeListArray>(array, i, out);
-    case FIXED_SIZE_LIST: return append_list<arrow::FixedSizeListArray>(array, i, out);
-    case MAP: return append_map(static_cast<const arrow::MapArray&>(array), i, out);
-    case STRUCT: return append_struct(static_cast<const arrow::StructArray&>(array), i, out);
+    case BOOL:
+      out += static_cast<const arrow::BooleanArray&>(array).Value(i) ? "true" : "false";
+      break;
+    case INT8:
+      return append_integer<arrow::Int8Array>(array, i, out);
+    case INT16:
+      return append_integer<arrow::Int16Array>(array, i, out);
+    case INT32:
+      return append_integer<arrow::Int32Array>(array, i, out);
+    case INT64:
+      return append_integer<arrow::Int64Array>(array, i, out);
+    case UINT8:
+      return append_integer<arrow::UInt8Array>(array, i, out);
+    case UINT16:
+      return append_integer<arrow::UInt16Array>(array, i, out);
+    case UINT32:
+      return append_integer<arrow::UInt32Array>(array, i, out);
+    case UINT64:
+      return append_integer<arrow::UInt64Array>(array, i, out);
+    case FLOAT:
+      return append_float<arrow::FloatArray>(array, i, out);
+    case DOUBLE:
+      return append_float<arrow::DoubleArray>(array, i, out);
+    case STRING:
+      return append_string<arrow::StringArray>(array, i, out);
+    case LARGE_STRING:
+      return append_string<arrow::LargeStringArray>(array, i, out);
+    case STRING_VIEW:
+      return append_string<arrow::StringViewArray>(array, i, out);
+    case BINARY:
+      return append_string<arrow::BinaryArray>(array, i, out);
+    case LARGE_BINARY:
+      return append_string<arrow::LargeBinaryArray>(array, i, out);
+    case LIST:
+      return append_list<arrow::ListArray>(array, i, out);
+    case LARGE_LIST:
+      return append_list<arrow::LargeListArray>(array, i, out);
+    case FIXED_SIZE_LIST:
+      return append_list<arrow::FixedSizeListArray>(array, i, out);
+    case MAP:
+      return append_map(static_cast<const arrow::MapArray&>(array), i, out);
+    case STRUCT:
+      return append_struct(static_cast<const arrow::StructArray&>(array), i, out);
     case DICTIONARY:
       return append_dictionary(static_cast<const arrow::DictionaryArray&>(array), i, out);
     case EXTENSION:
       return append_value(*static_cast<const arrow::ExtensionArray&>(array).storage(), i, out);
-    default: return append_other(array, i, out);
+    default:
+      return append_other(array, i, out);
   }
 }
 

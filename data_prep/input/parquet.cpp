@@ -1,82 +1,79 @@
-#include <arrow/api.h>
-#include <arrow/io/file.h>
-#include <parquet/arrow/reader.h>
-#include <parquet/file_reader.h>
+#include <dlfcn.h>
 
 #include <algorithm>
-#include <numeric>
+#include <mutex>
 #include <string>
 
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
-#include "data_prep/input/arrow_json.hpp"
 #include "data_prep/input/input_format.hpp"
+#include "data_prep/input/parquet_module.hpp"
 
-/// Parquet files, through Apache Arrow. A position is a row, from 0. InputFile::points has the first
-/// row of each row group that has rows, and the number of rows; `packed` counts decompressed bytes.
-/// Source: https://parquet.apache.org/docs/file-format/metadata/
+/// Parquet files. A position is a row, from 0. InputFile::points has the first row of each row
+/// group that has rows, and the number of rows; `packed` counts decompressed bytes. Source:
+/// https://parquet.apache.org/docs/file-format/metadata/
 namespace trireme::data_prep {
 namespace {
 
 constexpr std::int64_t kBatchBytes = 1 << 20;
 constexpr std::int64_t kMaxBatchRows = 1 << 16;
 
-[[noreturn]] void fail_reading(const std::string& where, const arrow::Status& status) {
-  if (status.IsOutOfMemory()) fail(ErrorKind::resource, "{}: {}", where, status.message());
-  fail(ErrorKind::data,
-       "{}: the Parquet file is damaged, or has a form that cannot be read: {}. Write or download "
-       "the file again",
-       where, status.message());
+/// Loads the module beside the directory of the program, once.
+OpenParquet* load_module(const InputFile& file) {
+  static std::mutex mutex;
+  static OpenParquet* open = nullptr;
+  const std::lock_guard lock(mutex);
+  if (open != nullptr) return open;
+  std::error_code ignored;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  const std::filesystem::path module =
+      program.parent_path().parent_path() / "lib" / "trireme" / kParquetModule;
+  if (!std::filesystem::exists(module, ignored)) {
+    fail(ErrorKind::data,
+         "--input {} is a Parquet file, and this program was built without Apache Arrow. Build it "
+         "with Arrow (docs/install.md, \"Parquet\"), or write the records as JSON lines",
+         file.path.string());
+  }
+  void* loaded = ::dlopen(module.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+  if (loaded == nullptr)
+    fail(ErrorKind::resource, "{} cannot be loaded to read {}: {}. Install Trireme again",
+         module.string(), file.path.string(), ::dlerror());
+  open = reinterpret_cast<OpenParquet*>(::dlsym(loaded, kOpenParquet));
+  TRIREME_ASSERT(open != nullptr);
+  return open;
 }
 
-/// Calls `action`, which returns an arrow::Result, and returns its value. The library reports some
-/// kinds of damage by an exception.
+/// Calls `action` and returns its value.
 template <class Action>
 auto checked(const std::string& where, const Action& action) {
-  arrow::Status status;
   try {
-    auto result = action();
-    if (result.ok()) return *std::move(result);
-    status = result.status();
-  } catch (const parquet::ParquetException& error) {
-    status = arrow::Status::Invalid(error.what());
+    return action();
+  } catch (const ParquetProblem& problem) {
+    if (problem.is_out_of_memory) fail(ErrorKind::resource, "{}: {}", where, problem.what());
+    fail(
+        ErrorKind::data,
+        "{}: the Parquet file is damaged, or has a form that cannot be read: {}. Write or download "
+        "the file again",
+        where, problem.what());
   }
-  fail_reading(where, status);
 }
 
-std::unique_ptr<parquet::arrow::FileReader> open_parquet(const InputFile& file,
-                                                         std::int64_t batch_rows) {
-  return checked(file.path.string(), [&]() -> arrow::Result<std::unique_ptr<parquet::arrow::FileReader>> {
-    parquet::ReaderProperties properties;
-    properties.enable_buffered_stream();  // reads a column of a row group in parts
-    properties.set_page_checksum_verification(true);
-    parquet::ArrowReaderProperties arrow_properties;
-    arrow_properties.set_batch_size(batch_rows);
-    arrow_properties.set_pre_buffer(false);  // would read the whole file ahead
-    parquet::arrow::FileReaderBuilder builder;
-    ARROW_ASSIGN_OR_RAISE(auto source, arrow::io::ReadableFile::Open(file.path.string()));
-    ARROW_RETURN_NOT_OK(builder.Open(std::move(source), properties));
-    builder.properties(arrow_properties);
-    std::unique_ptr<parquet::arrow::FileReader> reader;
-    ARROW_RETURN_NOT_OK(builder.Build(&reader));
-    return reader;
-  });
+std::unique_ptr<ParquetFile> open_parquet(const InputFile& file, std::int64_t batch_rows) {
+  OpenParquet* open = load_module(file);
+  std::unique_ptr<ParquetFile> opened;
+  checked(file.path.string(), [&] { open(file.path.string(), batch_rows, opened); });
+  return opened;
 }
 
-/// Returns the points of InputFile. Throws Error(data) for negative sizes.
-std::vector<AccessPoint> row_groups(const InputFile& file, const parquet::FileMetaData& metadata) {
+/// Returns the points of InputFile.
+std::vector<AccessPoint> points_of(const std::vector<RowGroupSize>& groups) {
   std::vector<AccessPoint> points;
   AccessPoint end;
-  for (int i = 0; i < metadata.num_row_groups(); ++i) {
-    const auto group = metadata.RowGroup(i);
-    if (group->num_rows() < 0 || group->total_byte_size() < 0)
-      fail(ErrorKind::data, "{}: damaged Parquet file: row group {} has a negative size",
-           file.path.string(), i);
-    if (group->num_rows() == 0) continue;
+  for (const RowGroupSize& group : groups) {
+    if (group.rows == 0) continue;
     points.push_back(end);
-    end.offset += static_cast<std::uint64_t>(group->num_rows());
-    end.packed +=
-        static_cast<std::uint64_t>(std::max(group->num_rows(), group->total_byte_size()));
+    end.offset += static_cast<std::uint64_t>(group.rows);
+    end.packed += static_cast<std::uint64_t>(std::max(group.rows, group.bytes));
   }
   points.push_back(end);
   return points;
@@ -125,8 +122,8 @@ std::uint64_t rows_end(const InputFile& file, std::uint64_t begin, std::uint64_t
   return std::min(group.end, begin + std::max<std::uint64_t>(1, bytes / group.row_bytes));
 }
 
-/// A shard has whole row groups, because a rank that begins inside a group must decompress the rows
-/// before. Only a group of more than two units is cut.
+/// A shard has whole row groups, because a rank that begins inside a group must decompress the
+/// rows before. Only a group of more than two units is cut.
 std::uint64_t shard_rows_end(const InputFile& file, std::uint64_t begin, std::uint64_t room,
                              std::uint64_t unit) {
   const RowGroup group = group_at(file, group_index(file, begin));
@@ -146,21 +143,21 @@ class RowSource final : public RecordSource {
       : file_(file),
         reader_(open_parquet(
             file, std::clamp<std::int64_t>(kBatchBytes / mean_row_bytes(file), 1, kMaxBatchRows))) {
-    const auto metadata = reader_->parquet_reader()->metadata();
-    if (row_groups(file, *metadata).back().offset != file.size)
+    const std::vector<RowGroupSize> groups = row_groups(file, *reader_);
+    if (points_of(groups).back().offset != file.size)
       fail(ErrorKind::data, "{} changed while it was read: it has another number of rows",
            file.path.string());
-    for (int i = 0; i < metadata->num_row_groups(); ++i)
-      if (metadata->RowGroup(i)->num_rows() > 0) groups_.push_back(i);
+    for (std::size_t i = 0; i < groups.size(); ++i)
+      if (groups[i].rows > 0) groups_.push_back(static_cast<int>(i));
   }
 
   RecordBatch read(const InputRange& range) override {
-    if (range.begin != next_ || stream_ == nullptr) start_at(range.begin);
+    if (range.begin != next_ || !is_started_) start_at(range.begin);
     std::string text;
     std::vector<std::size_t> ends;
     for (; next_ < range.end; ++next_, ++at_) {
-      while (batch_ == nullptr || at_ == batch_->num_rows()) load();
-      append_row(*batch_, at_, text);
+      if (at_ == batch_rows_) load();
+      reader_->append_row(at_, text);
       ends.push_back(text.size());
     }
     RecordBatch result;
@@ -180,6 +177,10 @@ class RowSource final : public RecordSource {
 
   [[nodiscard]] std::uint64_t num_starts() const override { return num_starts_; }
 
+  static std::vector<RowGroupSize> row_groups(const InputFile& file, const ParquetFile& reader) {
+    return checked(file.path.string(), [&] { return reader.row_groups(); });
+  }
+
  private:
   static std::int64_t mean_row_bytes(const InputFile& file) {
     const std::uint64_t rows = std::max<std::uint64_t>(1, file.size);
@@ -194,37 +195,40 @@ class RowSource final : public RecordSource {
     const std::size_t first = group_index(file_, row);
     const std::vector<int> groups(groups_.begin() + static_cast<std::ptrdiff_t>(first),
                                   groups_.end());
-    batch_ = nullptr;
+    at_ = batch_rows_ = 0;
     next_ = file_.points[first].offset;
-    stream_ = checked(location(), [&] { return reader_->GetRecordBatchReader(groups); });
+    checked(location(), [&] { reader_->start(groups); });
+    is_started_ = true;
     ++num_starts_;
     for (; next_ < row; next_ += static_cast<std::uint64_t>(at_)) {
       load();
-      at_ = std::min(batch_->num_rows(), static_cast<std::int64_t>(row - next_));
+      at_ = std::min(batch_rows_, static_cast<std::int64_t>(row - next_));
     }
   }
 
   /// Reads the next batch, which begins with row next_.
   void load() {
-    batch_ = checked(location(), [&] { return stream_->Next(); });
+    batch_rows_ = checked(location(), [&] {
+      const std::int64_t rows = reader_->next_batch();
+      if (rows == 0) throw ParquetProblem("the data ends before the last row", false);
+      return rows;
+    });
     at_ = 0;
-    if (batch_ == nullptr)
-      fail_reading(location(), arrow::Status::Invalid("the data ends before the last row"));
   }
 
   const InputFile& file_;
-  std::unique_ptr<parquet::arrow::FileReader> reader_;
+  std::unique_ptr<ParquetFile> reader_;
   std::vector<int> groups_;  // indices of the row groups in InputFile::points
-  std::shared_ptr<arrow::RecordBatchReader> stream_;
-  std::shared_ptr<arrow::RecordBatch> batch_;
-  std::int64_t at_ = 0;      // row of batch_ that is row next_ of the file
+  bool is_started_ = false;
+  std::int64_t batch_rows_ = 0;
+  std::int64_t at_ = 0;  // row of the batch that is row next_ of the file
   std::uint64_t next_ = 0;
   std::uint64_t num_starts_ = 0;
 };
 
 void measure_rows(InputFile& file) {
   const auto reader = open_parquet(file, 1);
-  file.points = row_groups(file, *reader->parquet_reader()->metadata());
+  file.points = points_of(RowSource::row_groups(file, *reader));
   file.size = file.points.back().offset;
 }
 
@@ -238,12 +242,14 @@ InputFormat parquet_format() {
           .measure = measure_rows,
           .range_end = rows_end,
           .shard_end = shard_rows_end,
-          .range_bytes = [](const InputFile& file, const InputRange& range) {
-            return bytes_before(file, range.end) - bytes_before(file, range.begin);
-          },
-          .start_cost = [](const InputFile& file, std::uint64_t begin) {
-            return bytes_before(file, begin) - file.points[group_index(file, begin)].packed;
-          },
+          .range_bytes =
+              [](const InputFile& file, const InputRange& range) {
+                return bytes_before(file, range.end) - bytes_before(file, range.begin);
+              },
+          .start_cost =
+              [](const InputFile& file, std::uint64_t begin) {
+                return bytes_before(file, begin) - file.points[group_index(file, begin)].packed;
+              },
           .in_order = true,
           .open = [](const InputFile& file) -> std::unique_ptr<RecordSource> {
             return std::make_unique<RowSource>(file);

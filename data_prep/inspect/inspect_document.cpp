@@ -148,9 +148,8 @@ std::string document_text(const data::TokenSet& set, const DocumentLocation& pla
   const text::Tokenizer tokenizer =
       text::Tokenizer::from_files(set.tokenizer_files(), set.directory().string());
   const Origin origin = origin_of(shard, place.doc);
-  std::string text =
-      formatted("from {}; targets in [[ ]]\n",
-                record_location(origin.source, origin.word, origin.offset));
+  std::string text = formatted("from {}; targets in [[ ]]\n",
+                               record_location(origin.source, origin.word, origin.offset));
   if (shard.kind().has_pairs()) {
     const data::Pair pair = shard.pair(place.doc);
     text += "--- chosen\n";

@@ -6,11 +6,8 @@
 #include "data_prep/input/inputs.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 
-#ifdef TRIREME_HAVE_PARQUET
-#include <arrow/api.h>
-#include <arrow/io/file.h>
-#include <arrow/json/from_string.h>
-#include <parquet/arrow/writer.h>
+#ifdef TRIREME_WRITE_PARQUET
+#include <dlfcn.h>
 
 #include <nlohmann/json.hpp>
 
@@ -19,6 +16,7 @@
 #include "data_prep/input/partitions.hpp"
 #include "data_prep/inspect/inspect_document.hpp"
 #include "data_prep/pack/pack.hpp"
+#include "unit/data_prep/write_parquet.hpp"
 #endif
 
 namespace trireme::data_prep {
@@ -27,7 +25,7 @@ namespace {
 using testing::TestDirectory;
 using testing::write_text;
 
-#ifndef TRIREME_HAVE_PARQUET
+#ifndef TRIREME_WRITE_PARQUET
 
 TEST(Parquet, IsRefusedByNameWithoutArrow) {
   const TestDirectory folder("parquet");
@@ -48,34 +46,18 @@ TEST(Parquet, IsRefusedByNameWithoutArrow) {
 using testing::files_below;
 using testing::pack_with;
 
-/// Writes columns, each as its name, type and JSON array.
-struct Column {
-  std::string name;
-  std::shared_ptr<arrow::DataType> type;
-  std::string json;
-};
+using testing::ParquetColumn;
 
-void write_parquet(const std::filesystem::path& path, const std::vector<Column>& columns,
-                   std::int64_t group_rows,
-                   arrow::Compression::type compression = arrow::Compression::SNAPPY) {
-  std::vector<std::shared_ptr<arrow::Field>> fields;
-  std::vector<std::shared_ptr<arrow::Array>> arrays;
-  for (const Column& column : columns) {
-    fields.push_back(arrow::field(column.name, column.type));
-    arrays.push_back(arrow::json::ArrayFromJSONString(column.type, column.json).ValueOrDie());
-  }
-  const auto table = arrow::Table::Make(arrow::schema(fields), arrays);
-  const auto file = arrow::io::FileOutputStream::Open(path.string()).ValueOrDie();
-  const auto properties = parquet::WriterProperties::Builder()
-                              .compression(compression)
-                              ->enable_page_checksum()
-                              ->max_row_group_length(group_rows)
-                              ->build();
-  const auto arrow_properties = parquet::ArrowWriterProperties::Builder().store_schema()->build();
-  const arrow::Status status = parquet::arrow::WriteTable(
-      *table, arrow::default_memory_pool(), file, group_rows, properties, arrow_properties);
-  ASSERT_TRUE(status.ok()) << status.ToString();
-  ASSERT_TRUE(file->Close().ok());
+void write_parquet(const std::filesystem::path& path, const std::vector<ParquetColumn>& columns,
+                   std::int64_t group_rows, const std::string& codec = "snappy") {
+  static const auto write = [] {  // has its own symbol scope, as the module of the program
+    void* module = ::dlopen(TRIREME_WRITE_PARQUET, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+    if (module == nullptr) fail(ErrorKind::internal, "{}", ::dlerror());
+    return reinterpret_cast<testing::WriteParquet*>(::dlsym(module, "trireme_write_parquet"));
+  }();
+  std::string problem;
+  write(path.string(), columns, group_rows, codec, problem);
+  ASSERT_EQ(problem, "");
 }
 
 std::vector<std::string> rows_of(const std::string& path, std::uint64_t bytes = 1 << 20) {
@@ -114,16 +96,13 @@ Json content_of(const std::filesystem::path& directory) {
       shard.read_tokens(offsets[doc], ids);
       Json spans = Json::array();
       if (shard.has_spans())
-        for (const data::Span& span : shard.target_spans(doc)) spans.push_back({span.begin, span.end});
+        for (const data::Span& span : shard.target_spans(doc))
+          spans.push_back({span.begin, span.end});
       content.push_back({ids, spans});
     }
   }
   return content;
 }
-
-const auto kMessages = arrow::list(arrow::struct_({arrow::field("role", arrow::utf8()),
-                                                   arrow::field("content", arrow::utf8()),
-                                                   arrow::field("weight", arrow::int64())}));
 
 class Parquet : public ::testing::Test {
  protected:
@@ -152,31 +131,31 @@ class Parquet : public ::testing::Test {
 };
 
 TEST_F(Parquet, RowsAreTheJsonThatPythonWrites) {
-  const auto pair = arrow::struct_({arrow::field("k", arrow::utf8()), arrow::field("n", arrow::int32())});
   const std::string path = (path_ / "types.parquet").string();
   write_parquet(path,
-                {{"te\"xt", arrow::utf8(), R"(["a \"b\" \\ \n\t", "世界 \u0001", ""])"},
-                 {"large", arrow::large_utf8(), R"(["x", null, "y"])"},
-                 {"bytes", arrow::binary(), R"(["p", "q", null])"},
-                 {"i", arrow::int64(), "[-9223372036854775808, null, 7]"},
-                 {"u", arrow::uint8(), "[255, 0, null]"},
-                 {"d", arrow::float64(), "[0.1, 1e300, -2.5]"},
-                 {"f", arrow::float32(), "[0.1, NaN, -Inf]"},
-                 {"b", arrow::boolean(), "[true, false, null]"},
-                 {"list", arrow::list(arrow::list(arrow::int32())), "[[[1, 2], []], [], null]"},
-                 {"pairs", arrow::list(pair), R"([[{"k": "a", "n": 1}, null], [], [{"k": null, "n": 2}]])"},
-                 {"map", arrow::map(arrow::utf8(), arrow::int32()), R"([[["a", 1], ["b", null]], [], null])"},
-                 {"cat", arrow::dictionary(arrow::int32(), arrow::utf8()), R"(["u", "v", "u"])"},
-                 {"day", arrow::date32(), "[0, 1, null]"}},
+                {{"te\"xt", "utf8", R"(["a \"b\" \\ \n\t", "世界 \u0001", ""])"},
+                 {"large", "large_utf8", R"(["x", null, "y"])"},
+                 {"bytes", "binary", R"(["p", "q", null])"},
+                 {"i", "int64", "[-9223372036854775808, null, 7]"},
+                 {"u", "uint8", "[255, 0, null]"},
+                 {"d", "float64", "[0.1, 1e300, -2.5]"},
+                 {"f", "float32", "[0.1, NaN, -Inf]"},
+                 {"b", "boolean", "[true, false, null]"},
+                 {"list", "lists", "[[[1, 2], []], [], null]"},
+                 {"pairs", "pairs", R"([[{"k": "a", "n": 1}, null], [], [{"k": null, "n": 2}]])"},
+                 {"map", "map", R"([[["a", 1], ["b", null]], [], null])"},
+                 {"cat", "category", R"(["u", "v", "u"])"},
+                 {"day", "date32", "[0, 1, null]"}},
                 2);
 
   const std::vector<std::string> rows = rows_of(path);
 
   ASSERT_EQ(rows.size(), 3U);
-  EXPECT_EQ(rows[0],
-            R"({"te\"xt":"a \"b\" \\ \u000a\u0009","large":"x","bytes":"p","i":-9223372036854775808,)"
-            R"("u":255,"d":0.1,"f":0.1,"b":true,"list":[[1,2],[]],"pairs":[{"k":"a","n":1},null],)"
-            R"("map":{"a":1,"b":null},"cat":"u","day":"1970-01-01"})");
+  EXPECT_EQ(
+      rows[0],
+      R"({"te\"xt":"a \"b\" \\ \u000a\u0009","large":"x","bytes":"p","i":-9223372036854775808,)"
+      R"("u":255,"d":0.1,"f":0.1,"b":true,"list":[[1,2],[]],"pairs":[{"k":"a","n":1},null],)"
+      R"("map":{"a":1,"b":null},"cat":"u","day":"1970-01-01"})");
   EXPECT_EQ(rows[1],
             R"({"te\"xt":"世界 \u0001","large":null,"bytes":"q","i":null,"u":0,"d":1e+300,"f":NaN,)"
             R"("b":false,"list":[],"pairs":[],"map":{},"cat":"v","day":"1970-01-02"})");
@@ -205,12 +184,11 @@ TEST_F(Parquet, SetsEqualThoseOfJsonLinesForAllRowGroupsAndCodecs) {
   const Json wanted = content_of(packed("in.jsonl", "wanted", "sft"));
   ASSERT_EQ(wanted.size(), 1078U);
 
-  using enum arrow::Compression::type;
-  const std::vector<std::pair<std::int64_t, arrow::Compression::type>> cases = {
-      {1, SNAPPY}, {1000, ZSTD}, {2000, GZIP}, {2000, UNCOMPRESSED}, {100, SNAPPY}};
+  const std::vector<std::pair<std::int64_t, std::string>> cases = {
+      {1, "snappy"}, {1000, "zstd"}, {2000, "gzip"}, {2000, "uncompressed"}, {100, "snappy"}};
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const std::string name = formatted("{}.parquet", i);
-    write_parquet(path_ / name, {{"messages", kMessages, talks.dump()}}, cases[i].first,
+    write_parquet(path_ / name, {{"messages", "messages", talks.dump()}}, cases[i].first,
                   cases[i].second);
     const std::filesystem::path set = packed(name, formatted("set{}", i), "sft");
     EXPECT_EQ(content_of(set), wanted) << i;
@@ -218,7 +196,7 @@ TEST_F(Parquet, SetsEqualThoseOfJsonLinesForAllRowGroupsAndCodecs) {
     EXPECT_EQ(manifest.counts.bad_lines, 22U);
     EXPECT_EQ(manifest.sources.front().position, "row");
     EXPECT_EQ(manifest.sources.front().size, 1100U);
-    EXPECT_EQ(manifest.bad.front().substr(0, 12), name + ":7: ");
+    EXPECT_EQ(manifest.bad.front().substr(0, 13), name + ":7: ");
   }
 }
 
@@ -226,18 +204,20 @@ TEST_F(Parquet, RowsAreSharedByRowGroupAndTheBytesDoNotDependOnRanks) {
   std::filesystem::create_directory(path_ / "in");
   for (int file = 0; file < 3; ++file) {
     Json texts = Json::array();
-    for (int i = 0; i < 400; ++i) texts.push_back(formatted("file {}, row {}, some words", file, i));
+    for (int i = 0; i < 400; ++i)
+      texts.push_back(formatted("file {}, row {}, some words", file, i));
     // The third file is one row group, so its shards are cut inside and belong to one rank.
-    write_parquet(path_ / "in" / formatted("{}.parquet", file), {{"text", arrow::utf8(), texts.dump()}},
+    write_parquet(path_ / "in" / formatted("{}.parquet", file), {{"text", "utf8", texts.dump()}},
                   file == 2 ? 400 : 40 + 13 * file);
   }
   write_text(path_ / "in" / "last.jsonl", "{\"text\": \"a line\"}\n");
 
-  const auto wanted = files_below(packed("in", "one", "text"));
+  const auto wanted = files_below(packed("in", "one", "pretrain"));
   EXPECT_GT(wanted.size(), 9U);
   for (const int ranks : {2, 3}) {
     const std::string output = formatted("ranks{}", ranks);
-    comm::run_ranks(ranks, [&](comm::Communicator& world) { packed("in", output, "text", &world); });
+    comm::run_ranks(ranks,
+                    [&](comm::Communicator& world) { packed("in", output, "pretrain", &world); });
     EXPECT_EQ(files_below(path_ / output), wanted) << ranks;
   }
 
@@ -246,8 +226,10 @@ TEST_F(Parquet, RowsAreSharedByRowGroupAndTheBytesDoNotDependOnRanks) {
   std::size_t inside = 0;
   for (const Partition& partition : partitions) {
     for (const InputRange& range : partition) {
-      const bool begins_group = files[range.file].format->start_cost(files[range.file], range.begin) == 0;
-      EXPECT_TRUE(begins_group || range.file == 2 || range.file == 3) << range.file << " " << range.begin;
+      const bool begins_group =
+          files[range.file].format->start_cost(files[range.file], range.begin) == 0;
+      EXPECT_TRUE(begins_group || range.file == 2 || range.file == 3)
+          << range.file << " " << range.begin;
       if (!begins_group && range.file == 2) ++inside;
     }
   }
@@ -259,7 +241,7 @@ TEST_F(Parquet, AnyRangesGiveEveryRowOnce) {
   Json texts = Json::array();
   for (int i = 0; i < 333; ++i) texts.push_back(std::string(std::size_t(i % 37), 'x'));
   const std::string path = (path_ / "in.parquet").string();
-  write_parquet(path, {{"text", arrow::utf8(), texts.dump()}}, 50);
+  write_parquet(path, {{"text", "utf8", texts.dump()}}, 50);
   for (const std::uint64_t bytes : {1, 90, 700, 100'000}) {
     const std::vector<std::string> rows = rows_of(path, bytes);
     ASSERT_EQ(rows.size(), 333U) << bytes;
@@ -276,21 +258,23 @@ TEST_F(Parquet, DamageNamesTheFileAndTheRow) {
   Json texts = Json::array();
   for (int i = 0; i < 300; ++i) texts.push_back(formatted("row number {} {}", i, i * i * 7919));
   const std::filesystem::path path = path_ / "in.parquet";
-  write_parquet(path, {{"text", arrow::utf8(), texts.dump()}}, 100);
+  write_parquet(path, {{"text", "utf8", texts.dump()}}, 100);
   const std::string good = read_file(path);
   const auto damaged = [&](const std::string& bytes) {
     write_text(path, bytes);
     std::filesystem::remove_all(path_ / "set");
-    return error_of([&] { packed("in.parquet", "set", "text"); });
+    return error_of([&] { packed("in.parquet", "set", "pretrain"); });
   };
 
   std::string bytes = good;
   bytes[good.size() / 2] ^= 1;  // in the second row group
   const std::string middle = damaged(bytes);
-  EXPECT_NE(middle.find("in.parquet, row 100: the Parquet file is damaged"), std::string::npos) << middle;
+  EXPECT_NE(middle.find("in.parquet, row 100: the Parquet file is damaged"), std::string::npos)
+      << middle;
   EXPECT_NE(middle.find("CRC"), std::string::npos) << middle;
 
-  for (const std::size_t size : {std::size_t{4}, std::size_t{11}, good.size() / 2, good.size() - 1}) {
+  for (const std::size_t size :
+       {std::size_t{4}, std::size_t{11}, good.size() / 2, good.size() - 1}) {
     const std::string cut = damaged(good.substr(0, size));
     EXPECT_NE(cut.find("in.parquet: the Parquet file is damaged"), std::string::npos) << cut;
   }
@@ -302,24 +286,25 @@ TEST_F(Parquet, DamageNamesTheFileAndTheRow) {
 }
 
 TEST_F(Parquet, InvalidRowsAreNamedAsRows) {
-  write_parquet(path_ / "in.parquet", {{"text", arrow::utf8(), R"(["a text", null, "another"])"}}, 2);
+  write_parquet(path_ / "in.parquet", {{"text", "utf8", R"(["a text", null, "another"])"}}, 2);
 
-  const std::filesystem::path set = packed("in.parquet", "set", "text");
+  const std::filesystem::path set = packed("in.parquet", "set", "pretrain");
 
   const data::TokenSet tokens = data::TokenSet::open(set);
-  EXPECT_EQ(tokens.manifest().bad, (std::vector<std::string>{"in.parquet:1: field 'text' is null"}));
+  EXPECT_EQ(tokens.manifest().bad,
+            (std::vector<std::string>{"in.parquet:1: field 'text' is null"}));
   const DocumentLocation last = find_line(tokens, 2);
   EXPECT_EQ(document_text(tokens, last, 100).substr(0, 23), "from in.parquet, row 2;");
   EXPECT_EQ(Json::parse(document_json(tokens, last))["position"], "row");
 }
 
 TEST_F(Parquet, FilesWithoutRowsAreEmptyInputs) {
-  write_parquet(path_ / "a.parquet", {{"text", arrow::utf8(), "[]"}}, 10);
-  write_parquet(path_ / "b.parquet", {{"text", arrow::utf8(), R"(["words"])"}}, 10);
+  write_parquet(path_ / "a.parquet", {{"text", "utf8", "[]"}}, 10);
+  write_parquet(path_ / "b.parquet", {{"text", "utf8", R"(["words"])"}}, 10);
   const std::vector<InputFile> files = inspect_records({path_.string()});
   ASSERT_EQ(files.size(), 2U);
   EXPECT_EQ(files[0].size, 0U);
-  EXPECT_EQ(content_of(packed("*.parquet", "set", "text")).size(), 1U);
+  EXPECT_EQ(content_of(packed("*.parquet", "set", "pretrain")).size(), 1U);
 }
 
 #endif
