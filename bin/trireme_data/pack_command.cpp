@@ -47,8 +47,8 @@ void add_pack_command(config::CommandLine& line, comm::Launch& launch) {
           "mpirun -n 8 trireme-data pack --tokenizer tok --input part-*.jsonl "
           "--output data/train --threads 1")
       .example(
-          "trireme-data pack --kind sft --template minimind-v3 --tokenizer tok --input sft.jsonl "
-          "--output data/sft")
+          "trireme-data pack --kind sft --template minimind-v3 --tokenizer tok --input a.jsonl "
+          "--output data/a")
       .example(
           "trireme-data pack --config sft.toml --format alpaca --input a.json --output data/alpaca")
       .example("trireme-data pack --tokenizer tok --input corpus --output data/train --part 2/4")

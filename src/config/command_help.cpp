@@ -79,7 +79,7 @@ std::string CommandHelp::list(const std::string& group, const std::vector<Comman
 std::string CommandHelp::overview(const std::string& help,
                                   const std::vector<CommandSpec>& commands) const {
   return formatted(
-      "{} - {}\n\nusage: {} COMMAND [options]\n\n{}\n{} help COMMAND (or COMMAND --help) shows one command; {} --version shows versions.\n",
+      "{} - {}\n\nusage: {} COMMAND [options]\n\n{}\n{} help COMMAND (or COMMAND --help) shows one command.\n{} --version shows versions.\n",
       program_, help, program_, list("", commands), program_, program_);
 }
 

@@ -150,15 +150,15 @@ TEST(MicrobatchesTest, PairsAreShardedWithTheirTokens) {
     const parallel::Mesh mesh(world, {.cp = 2});
     const parallel::Microbatch own =
         parallel::shard_sequence(to_microbatch(two_pairs(), at::kCPU, 5, true), mesh);
-    const ops::RowPositions& places =
+    const ops::RowPositions& positions =
         own.positions_of_ranks[static_cast<std::size_t>(world.rank())];
     EXPECT_EQ(own.length(), 6);
     std::int64_t at = 0;
-    for (const ops::TokenRange& range : places[0]) {
+    for (const ops::TokenRange& range : positions[0]) {
       for (std::int64_t i = range.first; i < range.first + range.length; ++i, ++at) {
         for (const auto field :
              {&parallel::Microbatch::sequence_of, &parallel::Microbatch::target_weights,
-              &parallel::Microbatch::targets, &parallel::Microbatch::places})
+              &parallel::Microbatch::targets, &parallel::Microbatch::dropout_positions})
           EXPECT_TRUE((own.*field)[0][at].equal((whole.*field)[0][i])) << i;
       }
     }
@@ -181,13 +181,13 @@ TEST(MicrobatchesTest, DropoutOfAPairDependsOnlyOnThePair) {
 
   const parallel::Microbatch alone = to_microbatch(second, at::kCPU, 5, true);
 
-  EXPECT_TRUE(alone.dropout_positions.equal(both.places.narrow(1, 5, 4)));
+  EXPECT_TRUE(alone.dropout_positions.equal(both.dropout_positions.narrow(1, 5, 4)));
   EXPECT_TRUE(alone.samples.equal(both.samples));
   EXPECT_FALSE(alone.target_weights.defined());
-  const at::Tensor all = std::get<0>(at::_unique(both.places.narrow(1, 0, 9)));
+  const at::Tensor all = std::get<0>(at::_unique(both.dropout_positions.narrow(1, 0, 9)));
   EXPECT_EQ(all.numel(), 9) << "tokens of one batch have masks of their own";
-  EXPECT_GE(both.places.min().item<std::int64_t>(), 0);
-  EXPECT_LT(both.places.max().item<std::int64_t>(), std::int64_t{1} << 32);
+  EXPECT_GE(both.dropout_positions.min().item<std::int64_t>(), 0);
+  EXPECT_LT(both.dropout_positions.max().item<std::int64_t>(), std::int64_t{1} << 32);
 }
 
 TEST(UpdateTargetsTest, AreThoseOfAllDataRanksOnEveryRank) {
