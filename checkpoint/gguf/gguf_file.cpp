@@ -23,7 +23,7 @@ static_assert(std::endian::native == std::endian::little, "GGUF files are little
 
 constexpr std::string_view kMagic = "GGUF";
 constexpr std::uint32_t kVersion = 3;
-constexpr std::uint64_t kAlignment = 32;  // of tensors, without the key general.alignment
+constexpr std::uint64_t kAlignment = 32;  // alignment of tensors without the key general.alignment
 constexpr std::size_t kBlockBytes = sizeof(std::uint16_t) + kBlockElements;
 constexpr std::size_t kReadBytes = 4 << 20;
 

@@ -313,7 +313,7 @@ std::vector<GgufTensor> gguf_tensors(
   struct Entry {
     GgufTensor tensor;
     std::vector<std::function<void(std::span<std::byte>)>> parts;
-    std::uint64_t elements = 0;  // of one part
+    std::uint64_t elements = 0;  // number of elements of one part
   };
 
   std::vector<Entry> entries;

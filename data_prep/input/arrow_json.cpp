@@ -12,7 +12,7 @@ namespace {
 void append_text(std::string_view text, std::string& out) {
   constexpr std::string_view kHex = "0123456789abcdef";
   out += '"';
-  std::size_t begin = 0;  // of the characters that need no escape and are not yet copied
+  std::size_t begin = 0;  // first character that is not yet copied
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
     if (c >= 0x20 && c != '"' && c != '\\') continue;

@@ -91,7 +91,7 @@ struct InputFormat {
   /// Returns the end of the range of about `bytes` bytes from `begin`; greater than `begin`.
   std::uint64_t (*range_end)(const InputFile& file, std::uint64_t begin, std::uint64_t bytes);
   /// Like range_end, for the range of a shard that has room for `room` of its `unit_bytes`. Returns
-  /// `begin` if the range shall be in the next shard; never if room == unit_bytes. Null: range_end.
+  /// `begin` if the range belongs to the next shard; never if room == unit_bytes. Null: range_end.
   std::uint64_t (*shard_end)(const InputFile& file, std::uint64_t begin, std::uint64_t room,
                              std::uint64_t unit_bytes) = nullptr;
   /// Returns the bytes of a range, used to split work and to show progress.

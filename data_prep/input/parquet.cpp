@@ -43,18 +43,22 @@ OpenParquet* load_module(const InputFile& file) {
   return open;
 }
 
+[[noreturn]] void fail_reading(const std::string& where, const ParquetProblem& problem) {
+  if (problem.is_out_of_memory) fail(ErrorKind::resource, "{}: {}", where, problem.what());
+  fail(
+      ErrorKind::data,
+      "{}: the Parquet file is damaged, or has a form that cannot be read: {}. Write or download the "
+      "file again",
+      where, problem.what());
+}
+
 /// Calls `action` and returns its value.
 template <class Action>
 auto checked(const std::string& where, const Action& action) {
   try {
     return action();
   } catch (const ParquetProblem& problem) {
-    if (problem.is_out_of_memory) fail(ErrorKind::resource, "{}: {}", where, problem.what());
-    fail(
-        ErrorKind::data,
-        "{}: the Parquet file is damaged, or has a form that cannot be read: {}. Write or download "
-        "the file again",
-        where, problem.what());
+    fail_reading(where, problem);
   }
 }
 
@@ -208,12 +212,30 @@ class RowSource final : public RecordSource {
 
   /// Reads the next batch, which begins with row next_.
   void load() {
-    batch_rows_ = checked(location(), [&] {
-      const std::int64_t rows = reader_->next_batch();
-      if (rows == 0) throw ParquetProblem("the data ends before the last row", false);
-      return rows;
-    });
     at_ = 0;
+    try {
+      batch_rows_ = reader_->next_batch();
+    } catch (const ParquetProblem& problem) {
+      const std::uint64_t row = problem.is_out_of_memory ? next_ : first_damaged_row();
+      fail_reading(record_location(file_, row), problem);
+    }
+    if (batch_rows_ == 0)
+      fail_reading(location(), ParquetProblem("the data ends before the last row", false));
+  }
+
+  /// Returns the first row of the first row group from row next_ on that cannot be read, because a
+  /// batch can have rows of several groups.
+  std::uint64_t first_damaged_row() {
+    for (std::size_t i = group_index(file_, next_); i < groups_.size(); ++i) {
+      try {
+        reader_->start({groups_[i]});
+        while (reader_->next_batch() > 0) {
+        }
+      } catch (const ParquetProblem&) {
+        return std::max(next_, file_.points[i].offset);
+      }
+    }
+    return next_;
   }
 
   const InputFile& file_;

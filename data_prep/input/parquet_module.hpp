@@ -47,6 +47,6 @@ class ParquetFile {
 using OpenParquet = void(const std::string& path, std::int64_t batch_rows,
                          std::unique_ptr<ParquetFile>& file);
 inline constexpr const char* kOpenParquet = "trireme_open_parquet";
-inline constexpr const char* kParquetModule = "libtrireme_parquet.so";  // in lib/trireme
+inline constexpr const char* kParquetModule = "libtrireme_parquet.so";  // a file of lib/trireme
 
 }  // namespace trireme::data_prep

@@ -5,7 +5,7 @@
 #   CUDA   the CUDA runtime (include/cuda_runtime_api.h, lib/libcudart.so*)
 #   NCCL   include/nccl.h and lib/libnccl.so*
 #   MPI, HDF5  installation prefixes
-#   ARROW  a Python wheel's `pyarrow` folder or a prefix of Apache Arrow C++ with Parquet, 26 or newer
+#   ARROW  a Python wheel's `pyarrow` directory or a prefix of Apache Arrow C++ with Parquet, 26 or newer
 # Defaults: the private environment that bin/demo makes (.deps/python), then the system.
 
 foreach(name TORCH CUDA NCCL MPI HDF5 ARROW)

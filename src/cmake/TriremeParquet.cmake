@@ -1,5 +1,5 @@
 # Apache Arrow C++ with Parquet, as the target trireme_dep_parquet. Optional: without it, `pack` refuses Parquet files.
-# The wheel pyarrow has the headers, and libraries named libarrow.so.2600, which find_library would not see.
+# The wheel pyarrow contains the headers, and libraries named libarrow.so.2600, which find_library would not see.
 # Sets TRIREME_HAVE_PARQUET and TRIREME_ARROW_VERSION.
 
 set(TRIREME_HAVE_PARQUET OFF)
@@ -55,7 +55,7 @@ if(arrow_problem)
   if(TRIREME_PARQUET MATCHES "^(on|ON)$")
     message(FATAL_ERROR "TRIREME_PARQUET is on, but ${arrow_problem}."
                         "\n  Install it: .deps/python/bin/python -m pip install pyarrow==26.0.1 (bin/test does it)."
-                        "\n  Or set TRIREME_ARROW_ROOT to a wheel's pyarrow folder or a prefix of Arrow.")
+                        "\n  Or set TRIREME_ARROW_ROOT to a wheel's pyarrow directory or a prefix of Arrow.")
   endif()
   return()
 endif()

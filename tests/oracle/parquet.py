@@ -115,7 +115,7 @@ def check_refusals(program):
     pq.write_table(table, os.path.join(program.folder, "good.parquet"), row_group_size=300, write_page_checksum=True)
     data = bytearray(program.read("good.parquet"))
     column = pq.ParquetFile(os.path.join(program.folder, "good.parquet")).metadata.row_group(1).column(0)
-    data[(column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 2] ^= 255  # in the last page
+    data[(column.dictionary_page_offset or column.data_page_offset) + column.total_compressed_size - 2] ^= 255  # a byte of the last page
     for name, content in (("damaged.parquet", data), ("cut.parquet", data[:len(data) // 2]), ("empty.parquet", b"PAR1PAR1")):
         with open(os.path.join(program.folder, name), "wb") as file:
             file.write(content)

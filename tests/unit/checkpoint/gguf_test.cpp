@@ -30,7 +30,7 @@ std::string error_of(const std::function<void()>& action, ErrorKind kind = Error
 std::string byte_tokenizer(const std::string& more, bool ignore_merges = false) {
   SortedJson vocab = SortedJson::object();
   std::int64_t id = 0;
-  const auto add = [&](unsigned code) {  // in the byte alphabet of GPT-2
+  const auto add = [&](unsigned code) {  // adds a character of the byte alphabet of GPT-2
     std::string token;
     if (code < 0x80) {
       token += static_cast<char>(code);

@@ -267,7 +267,7 @@ TEST_F(Parquet, DamageNamesTheFileAndTheRow) {
   };
 
   std::string bytes = good;
-  bytes[good.size() / 2] ^= 1;  // in the second row group
+  bytes[good.size() / 2] ^= 1;  // a byte of the second row group
   const std::string middle = damaged(bytes);
   EXPECT_NE(middle.find("in.parquet, row 100: the Parquet file is damaged"), std::string::npos)
       << middle;
