@@ -258,7 +258,7 @@ build_preset() {
   local preset=$1 name jobs
   shift
   local dir=build/$preset log=build/$preset.log arguments=("$@" "${cmake_defines[@]}")
-  for name in TORCH CUDA NCCL MPI HDF5; do
+  for name in TORCH CUDA NCCL MPI HDF5 ARROW; do
     name=TRIREME_${name}_ROOT
     [[ -n ${!name:-} ]] && arguments+=("-D$name=${!name}")
   done

@@ -202,15 +202,17 @@ void complete_model(model::ModelConfig& model, config::ConfigSet& keys) {
 
 void add_export(config::CommandLine& line, const WorldSource& world) {
   const auto settings = std::make_shared<checkpoint::ExportCommand>();
-  line.command("export", "export a checkpoint as a Hugging Face model directory")
+  line.command("export", "export a checkpoint for transformers, llama.cpp or peft")
       .option("--checkpoint", &settings->checkpoint, "MODEL", checkpoint::kModelPathHelp,
               config::Need::required)
       .option("--output", &settings->output, "DIR", "directory to write; must not exist",
               config::Need::required)
-      .option("--dtype", &settings->dtype, "f32|bf16|f16", "data type of the weights; f32 is exact")
-      .option("--format", &settings->format, checkpoint::export_formats(),
-              "hf (a whole model, with the adapters of a LoRA run merged) or peft (only the "
-              "adapters); default: hf")
+      .option("--dtype", &settings->dtype, "f32|bf16|f16|q8_0",
+              "data type of the weights; f32 is exact; q8_0 (8 bits) only with --format gguf")
+      .option(
+          "--format", &settings->format, checkpoint::export_formats(),
+          "hf (a Hugging Face directory), gguf (one file for llama.cpp) or peft (only the adapters "
+          "of a LoRA run); hf and gguf merge the adapters of a LoRA run; default: hf")
       .flag("--adapter", settings->adapter, "for a LoRA run: same as --format peft")
       .option("--base", &settings->base, "MODEL",
               "for a LoRA run: base model of the adapters; default: `base` of the run directory")
@@ -220,6 +222,7 @@ void add_export(config::CommandLine& line, const WorldSource& world) {
       .flag("--allow-older", settings->allow_older, checkpoint::kAllowOlderHelp)
       .option("--progress", &progress_mode(), kProgressModes, kProgressHelp)
       .example("trireme export --checkpoint runs/first --output hf/first")
+      .example("trireme export --checkpoint runs/first --output gguf --format gguf --dtype q8_0")
       .example(
           "trireme export --checkpoint runs/lora --adapter --base-name hf/first --output peft/lora")
       .ranks(config::Ranks::all)
@@ -245,6 +248,13 @@ void add_import(config::CommandLine& line) {
               "the model shape with --model.preset, or with --model.hidden_size and others")
       .option("--tokenizer", &import.tokenizer, "DIR",
               "with --minimind: directory of its tokenizer, which is stored with the weights")
+      .option(
+          "--add-tokens", &import.vocab.add_tokens, "FILE",
+          "with --hf: add the tokens of this file, one on each line, to the tokenizer; their rows "
+          "of the embedding are the mean of all rows with a token")
+      .option("--resize-vocab", &import.vocab.num_rows, "N",
+              "with --hf: number of rows of the embedding, at least the number of token ids; rows "
+              "without a token are the mean of the others; 0: as many as needed")
       .flag(
           "--require-tokenizer", import.require_tokenizer,
           "with --hf or --minimind: fail with exit code 3 if the tokenizer is missing or cannot be "
@@ -256,6 +266,7 @@ void add_import(config::CommandLine& line) {
                 if (!import.minimind.empty()) complete_model(import.model, keys);
               })
       .example("trireme import --hf hf/first --output runs/imported")
+      .example("trireme import --hf hf/base --add-tokens tokens.txt --output runs/more-tokens")
       .example("trireme import --peft peft/lora --base runs/first --output runs/adapted")
       .example(
           "trireme import --minimind pretrain_512.pth --model.preset minimind-2-small "

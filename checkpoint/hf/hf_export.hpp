@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "checkpoint/exchange/resize_vocab.hpp"
 #include "checkpoint/load/load.hpp"
 #include "comm/communicator.hpp"
 #include "core/dtype.hpp"
@@ -34,6 +35,6 @@ void export_hf(const Checkpoint& checkpoint, const std::filesystem::path& direct
 /// Error(usage) if `directory` already contains a checkpoint of step 0.
 std::filesystem::path import_hf(const std::filesystem::path& model,
                                 const std::filesystem::path& directory,
-                                bool require_tokenizer = false);
+                                bool require_tokenizer = false, const VocabChange& change = {});
 
 }  // namespace trireme::checkpoint

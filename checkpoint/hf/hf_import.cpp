@@ -55,13 +55,15 @@ HfModel open_hf_model(const fs::path& directory) {
   return {std::move(imported), std::move(weights)};
 }
 
-fs::path import_hf(const fs::path& model, const fs::path& directory, bool require_tokenizer) {
+fs::path import_hf(const fs::path& model, const fs::path& directory, bool require_tokenizer,
+                   const VocabChange& change) {
   HfModel opened = open_hf_model(model);
   if (const auto& config = opened.model.config; config.rope_scaling.starts_with("longrope"))
     log::info(formatted(
         "{}: model.max_seq_len is {}, the original length, so that short_factor applies; train with a larger value to use long_factor",
         model.string(), config.max_seq_len));
   opened.model.require_tokenizer = require_tokenizer;
+  change_vocab(change, opened.model, opened.weights);
   return save_imported(std::move(opened.model), opened.weights, directory);
 }
 

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "checkpoint/exchange/resize_vocab.hpp"
 #include "comm/communicator.hpp"
 #include "model/config.hpp"
 
@@ -96,6 +97,7 @@ struct ImportCommand {
   std::string tokenizer = {};     // with minimind; "": none
   std::string output = {};
   bool require_tokenizer = false;  // refuse a tokenizer that cannot be read
+  VocabChange vocab = {};          // with hf
 };
 
 std::string import_command(const ImportCommand& options);

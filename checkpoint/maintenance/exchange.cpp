@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "checkpoint/disk/run_lock.hpp"
 #include "checkpoint/exchange/lora.hpp"
 #include "checkpoint/format/folder.hpp"
+#include "checkpoint/gguf/gguf_export.hpp"
 #include "checkpoint/hf/hf_export.hpp"
 #include "checkpoint/hf/hf_model.hpp"
 #include "checkpoint/maintenance/commands.hpp"
@@ -112,43 +115,57 @@ struct ExportSource {
   const Checkpoint& checkpoint;
   const Checkpoint* base;  // whole model, if the checkpoint holds adapters to merge; otherwise null
   const ExportCommand& options;
-  DType dtype;
+
+  [[nodiscard]] DType dtype() const { return dtype_from_name(options.dtype).value(); }
 };
 
 void export_whole_model(const ExportSource& source, comm::Communicator& world) {
   export_hf(source.checkpoint, source.options.output, world,
-            {.dtype = source.dtype, .base = source.base});
+            {.dtype = source.dtype(), .base = source.base});
+}
+
+void export_gguf_file(const ExportSource& source, comm::Communicator& world) {
+  export_gguf(source.checkpoint, source.base, source.options.output, world,
+              gguf_type(source.options.dtype).value());
 }
 
 void export_adapters(const ExportSource& source, comm::Communicator& world) {
   const std::string base_name = comm::text_of_first_rank(
       world, [&] { return base_name_of(source.checkpoint, source.options); });
-  export_peft(source.checkpoint, source.options.output, world, source.dtype, base_name);
+  export_peft(source.checkpoint, source.options.output, world, source.dtype(), base_name);
 }
 
 /// A format of `trireme export --format`.
 struct ExportFormat {
   std::string_view name;
   bool whole;  // a whole model, with adapters merged; otherwise only the adapters
+  std::vector<std::string_view> dtypes;
   void (*write)(const ExportSource& source, comm::Communicator& world);
 };
 
-constexpr std::array kExportFormats{
-    ExportFormat{"hf", true, export_whole_model},
-    ExportFormat{"peft", false, export_adapters},
-};
+std::span<const ExportFormat> export_rows() {
+  static const std::array rows{
+      ExportFormat{"hf", true, {"f32", "bf16", "f16"}, export_whole_model},
+      ExportFormat{"gguf", true, {"f32", "f16", "bf16", "q8_0"}, export_gguf_file},
+      ExportFormat{"peft", false, {"f32", "bf16", "f16"}, export_adapters},
+  };
+  return rows;
+}
 
 std::string format_names(std::string_view separator) {
-  return joined(kExportFormats, separator, [](const ExportFormat& one) { return one.name; });
+  return joined(export_rows(), separator, [](const ExportFormat& one) { return one.name; });
 }
 
 const ExportFormat& format_of(const ExportCommand& options) {
   const std::string_view name =
       !options.format.empty() ? options.format : std::string_view(options.adapter ? "peft" : "hf");
-  const auto* found = std::ranges::find(kExportFormats, name, &ExportFormat::name);
-  if (found == kExportFormats.end()) {
+  const std::span<const ExportFormat> rows = export_rows();
+  const auto found = std::ranges::find(rows, name, &ExportFormat::name);
+  if (found == rows.end())
     fail(ErrorKind::usage, "--format {}, must be {}", name, format_names(" or "));
-  }
+  if (std::ranges::find(found->dtypes, options.dtype) == found->dtypes.end())
+    fail(ErrorKind::usage, "--dtype {}, must be one of {} for --format {}", options.dtype,
+         joined(found->dtypes, ", "), name);
   if (options.adapter && found->whole)
     fail(ErrorKind::usage, "--adapter needs --format peft, but --format is {}", name);
   if (found->whole && !options.base_name.empty())
@@ -166,8 +183,6 @@ std::string export_formats() {
 std::string export_command(const ExportCommand& options, comm::Communicator& world) {
   if (options.checkpoint.empty() || options.output.empty())
     fail(ErrorKind::usage, "export needs --checkpoint DIR and --output DIR");
-  const auto dtype = dtype_from_name(options.dtype);
-  if (!dtype) fail(ErrorKind::usage, "--dtype {}, must be one of f32, bf16, f16", options.dtype);
   const ExportFormat& format = format_of(options);
   if (is_hf_directory(options.checkpoint, world)) {
     if (!format.whole)
@@ -175,7 +190,7 @@ std::string export_command(const ExportCommand& options, comm::Communicator& wor
            "--adapter: {} is a Hugging Face directory, which contains no adapters",
            options.checkpoint);
     const TemporaryModel model(options.checkpoint, options.output, world, false);
-    format.write({model.checkpoint(), nullptr, options, *dtype}, world);
+    format.write({model.checkpoint(), nullptr, options}, world);
     return formatted("{} -> {}\n", options.checkpoint, options.output);
   }
   const Checkpoint checkpoint = open_newest_good(options.checkpoint, world, options.allow_older);
@@ -183,7 +198,7 @@ std::string export_command(const ExportCommand& options, comm::Communicator& wor
   if (format.whole && holds_adapters(checkpoint))
     base.emplace(options.base.empty() ? base_checkpoint_path(checkpoint) : fs::path(options.base),
                  options.output, world, false);
-  format.write({checkpoint, base ? &base->checkpoint() : nullptr, options, *dtype}, world);
+  format.write({checkpoint, base ? &base->checkpoint() : nullptr, options}, world);
   return formatted("{} -> {}\n", checkpoint.path().string(), options.output);
 }
 
@@ -195,6 +210,10 @@ std::string import_command(const ImportCommand& options) {
     fail(ErrorKind::usage,
          "import needs --output DIR and one of --hf DIR, --peft DIR (with --base MODEL) and "
          "--minimind FILE (with --model.preset NAME)");
+  if (options.vocab.num_rows < 0)
+    fail(ErrorKind::usage, "--resize-vocab {}, must be 1 or more", options.vocab.num_rows);
+  if (options.vocab.is_any() && options.hf.empty())
+    fail(ErrorKind::usage, "import: --add-tokens and --resize-vocab require --hf");
   if (options.peft.empty() != options.base.empty())
     fail(ErrorKind::usage, "import: --peft and --base need each other");
   if (options.minimind.empty() && !options.tokenizer.empty())
@@ -219,8 +238,9 @@ std::string import_command(const ImportCommand& options) {
         {options.minimind, options.model, options.tokenizer, options.require_tokenizer}, directory);
     return formatted("{} -> {}\n", options.minimind, made.string());
   }
-  return formatted("{} -> {}\n", options.hf,
-                   import_hf(options.hf, directory, options.require_tokenizer).string());
+  return formatted(
+      "{} -> {}\n", options.hf,
+      import_hf(options.hf, directory, options.require_tokenizer, options.vocab).string());
 }
 
 }  // namespace trireme::checkpoint

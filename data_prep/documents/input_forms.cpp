@@ -25,9 +25,10 @@ std::string recognize_input(const InputFile& file, text::ChatForm chats) {
   text::ChatReader reader(chats);
   bool is_empty = true;
   const auto source = file.format->open(file);
-  const std::uint64_t size = std::min(file.size, kRecognizedBytes);
-  for (std::uint64_t begin = 0; begin < size;) {
+  std::uint64_t bytes = 0;
+  for (std::uint64_t begin = 0; begin < file.size && bytes < kRecognizedBytes;) {
     const InputRange range{0, begin, file.format->range_end(file, begin, kPartBytes)};
+    bytes += file.format->range_bytes(file, range);
     const RecordBatch batch = source->read(range);
     for (const Record& record : batch.records) {
       if (record.text.find_first_not_of(" \t\r\n") == std::string_view::npos) continue;

@@ -8,6 +8,7 @@
 namespace trireme::data_prep {
 namespace {
 
+/// Returns true if the first character is that of a JSON object.
 bool looks_like_json(std::string_view head) {
   if (head.starts_with("\xEF\xBB\xBF")) head.remove_prefix(3);
   const std::size_t first = head.find_first_not_of(" \t\r\n");
@@ -16,19 +17,52 @@ bool looks_like_json(std::string_view head) {
 
 void refuse_known_formats(const std::filesystem::path& path, std::string_view head) {
   using namespace std::string_view_literals;
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kOthers{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kOthers{
       {{"\xFD\x37zXZ\0"sv, "xz"sv},
        {"BZh"sv, "bzip2"sv},
        {"\x04\x22\x4D\x18"sv, "lz4"sv},
-       {"PK\x03\x04"sv, "zip"sv},
-       {"PAR1"sv, "Parquet"sv}}};
+       {"PK\x03\x04"sv, "zip"sv}}};
   for (const auto& [magic, name] : kOthers) {
     if (head.starts_with(magic)) {
       fail(
           ErrorKind::data,
-          "--input {} is {}, must be jsonl or a JSON array, plain or as .gz or .zst; unpack it, or compress it again with zstd",
+          "--input {} is {}, must be Parquet, jsonl or a JSON array, plain or as .gz or .zst; unpack it, or compress it again with zstd",
           path.string(), name);
     }
+  }
+  if (head.starts_with("ARROW1") || head.starts_with("\xFF\xFF\xFF\xFF")) {
+    fail(
+        ErrorKind::data,
+        "--input {} is an Arrow IPC file. Write its table as Parquet (pyarrow.parquet.write_table), or as JSON lines",
+        path.string());
+  }
+}
+
+/// Returns true if the first line is "{" and the second line begins with a key.
+bool is_indented_object(std::string_view head) {
+  constexpr std::string_view kSpaces = " \t\r";
+  if (head.starts_with("\xEF\xBB\xBF")) head.remove_prefix(3);
+  const std::size_t brace = head.find_first_not_of(" \t\r\n");
+  if (brace == std::string_view::npos || head[brace] != '{') return false;
+  const std::size_t newline = head.find_first_not_of(kSpaces, brace + 1);
+  if (newline == std::string_view::npos || head[newline] != '\n') return false;
+  const std::size_t key = head.find_first_not_of(" \t\r\n", newline + 1);
+  return key != std::string_view::npos && head[key] == '"';
+}
+
+void refuse_texts_of_other_forms(const std::filesystem::path& path, std::string_view head) {
+  if (is_indented_object(head)) {
+    fail(
+        ErrorKind::data,
+        "--input {} has a JSON object over several lines. Each record must be one line, or an element of one JSON array: jq -c . FILE > FILE.jsonl writes one line for each object",
+        path.string());
+  }
+  const std::string extension = path.extension().string();
+  if ((extension == ".csv" || extension == ".tsv") && !looks_like_json(head)) {
+    fail(
+        ErrorKind::data,
+        "--input {} is a {} file, must be Parquet, jsonl or a JSON array. Convert it, for example with Python: pandas.read_csv(FILE).to_json(OUT, orient='records', lines=True)",
+        path.string(), extension.substr(1));
   }
 }
 
@@ -39,8 +73,13 @@ std::span<const InputFormat> input_formats() {
       json_lines(Compression::none),
       json_lines(Compression::gzip),
       json_lines(Compression::zstd),
+      parquet_format(),
   };
   return rows;
+}
+
+bool is_parquet(std::string_view head) {
+  return head.starts_with("PAR1");
 }
 
 const InputFormat& detect_format(const std::filesystem::path& path, std::string_view head) {
@@ -50,6 +89,7 @@ const InputFormat& detect_format(const std::filesystem::path& path, std::string_
     if (format.recognises != nullptr && format.recognises(head)) return format;
   }
   refuse_known_formats(path, head);
+  refuse_texts_of_other_forms(path, head);
   const std::string extension = path.extension().string();
   if ((extension == ".gz" || extension == ".zst") && !looks_like_json(head)) {
     fail(
@@ -60,12 +100,12 @@ const InputFormat& detect_format(const std::filesystem::path& path, std::string_
   return plain;
 }
 
-std::string byte_location(std::string_view file, std::uint64_t position) {
-  return formatted("{}, byte {}", file, position);
+std::string record_location(std::string_view file, std::string_view word, std::uint64_t position) {
+  return formatted("{}, {} {}", file, word, position);
 }
 
 std::string record_location(const InputFile& file, std::uint64_t position) {
-  return formatted("{}, {} {}", file.path.string(), file.format->position, position);
+  return record_location(file.path.string(), file.format->position, position);
 }
 
 }  // namespace trireme::data_prep

@@ -17,7 +17,7 @@ namespace trireme::data_prep {
 struct InputFormat;
 
 /// One input file. The format defines the unit of positions: bytes of the decompressed stream for
-/// JSON lines.
+/// JSON lines, rows for Parquet.
 struct InputFile {
   std::filesystem::path path;
   std::string name;        // relative to the common directory of the inputs; stored in shards
@@ -75,7 +75,7 @@ class RecordSource {
 struct InputFormat {
   std::string_view name;
   std::string_view suffix;    // suffix of the files to use from a directory
-  std::string_view position;  // the word before a position in messages: "byte"
+  std::string_view position;  // the word before a position in messages: "byte" or "row"
   Compression compression = Compression::none;
 
   /// Returns true if a file with these first bytes (512, or the whole file) has this format. The
@@ -90,6 +90,10 @@ struct InputFormat {
 
   /// Returns the end of the range of about `bytes` bytes from `begin`; greater than `begin`.
   std::uint64_t (*range_end)(const InputFile& file, std::uint64_t begin, std::uint64_t bytes);
+  /// Like range_end, for the range of a shard that has room for `room` of its `unit_bytes`. Returns
+  /// `begin` if the range belongs to the next shard; never if room == unit_bytes. Null: range_end.
+  std::uint64_t (*shard_end)(const InputFile& file, std::uint64_t begin, std::uint64_t room,
+                             std::uint64_t unit_bytes) = nullptr;
   /// Returns the bytes of a range, used to split work and to show progress.
   std::uint64_t (*range_bytes)(const InputFile& file, const InputRange& range);
   /// Returns the number of extra bytes to read if reading begins at `begin`.
@@ -110,14 +114,22 @@ InputFormat json_lines(Compression compression);
 /// position is like that of a line. JSON lines find this format (InputFormat::by_content).
 const InputFormat& json_array(Compression compression);
 
+/// Returns the row of Parquet files. A record is a row, as a JSON object with one member for each
+/// column; its position is its number, from 0. Without Apache Arrow, measure() refuses the file.
+InputFormat parquet_format();
+
+/// Returns true if a file that begins with `head` is a Parquet file.
+bool is_parquet(std::string_view head);
+
 /// Returns the format of a file that begins with `head`. Throws Error(data) for a file named .gz or
 /// .zst that begins neither like that format nor like a line of JSON, and for known formats that
-/// are not supported (xz, bzip2, lz4, zip, Parquet). An empty file has the format JSON lines.
+/// are not supported (xz, bzip2, lz4, zip, Arrow IPC, CSV, one JSON object over several lines). An
+/// empty file has the format JSON lines.
 const InputFormat& detect_format(const std::filesystem::path& path, std::string_view head);
 
-/// Returns "FILE, byte 14": the position of a record, for messages. (Lists of invalid records use
-/// FILE:14.)
-std::string byte_location(std::string_view file, std::uint64_t position);
+/// Returns "FILE, byte 14" or "FILE, row 14": the position of a record, for messages. (Lists of
+/// invalid records use FILE:14.)
+std::string record_location(std::string_view file, std::string_view word, std::uint64_t position);
 std::string record_location(const InputFile& file, std::uint64_t position);
 
 }  // namespace trireme::data_prep

@@ -11,6 +11,13 @@ std::uint64_t bytes_of(const std::vector<InputFile>& files, const InputRange& ra
   return files[range.file].format->range_bytes(files[range.file], range);
 }
 
+std::uint64_t shard_range_end(const InputFile& file, std::uint64_t begin, std::uint64_t room,
+                              std::uint64_t unit_bytes) {
+  const InputFormat& format = *file.format;
+  return format.shard_end == nullptr ? format.range_end(file, begin, room)
+                                     : format.shard_end(file, begin, room, unit_bytes);
+}
+
 }  // namespace
 
 std::vector<Partition> plan_partitions(const std::vector<InputFile>& files,
@@ -31,7 +38,11 @@ std::vector<Partition> plan_partitions(const std::vector<InputFile>& files,
         partitions.emplace_back();
         room = unit_bytes;
       }
-      const InputRange range{i, begin, file.format->range_end(file, begin, room)};
+      const InputRange range{i, begin, shard_range_end(file, begin, room, unit_bytes)};
+      if (range.end == begin) {
+        room = 0;
+        continue;
+      }
       partitions.back().push_back(range);
       begin = range.end;
       room -= std::min(room, bytes_of(files, range));

@@ -189,7 +189,8 @@ std::string inspect_json(const data::TokenSet& set) {
   json["config"] = parse_json(manifest.config_json, "config");
   json["sources"] = Json::array();
   for (const data::SourceEntry& source : manifest.sources)
-    json["sources"].push_back({{"name", source.name}, {"size", source.size}});
+    json["sources"].push_back(
+        {{"name", source.name}, {"size", source.size}, {"position", source.position}});
   json["bad"] = manifest.bad;
   if (!manifest.ignored_fields.empty()) json["ignored_fields"] = manifest.ignored_fields;
   return escape_json_controls(json_line(json));
@@ -216,7 +217,7 @@ std::string inspect_text(const data::TokenSet& set) {
   if (counts.untrained_messages != 0)
     text += formatted("untrained       {} answers\n", counts.untrained_messages);
   for (const data::SourceEntry& source : manifest.sources)
-    text += formatted("source          {}, {} bytes\n", source.name, source.size);
+    text += formatted("source          {}, {} {}s\n", source.name, source.size, source.position);
   for (std::size_t i = 0; i < std::min(kShownBad, manifest.bad.size()); ++i)
     text += formatted("invalid record  {}\n", manifest.bad[i]);
   if (counts.bad_lines > kShownBad)

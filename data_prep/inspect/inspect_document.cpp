@@ -67,6 +67,7 @@ Json record_json(const data::TokenShard& shard, std::uint64_t doc) {
 
 struct Origin {
   std::string source;
+  std::string word;  // before the position: "byte" or "row"
   std::uint64_t offset = 0;
 };
 
@@ -75,7 +76,9 @@ Origin origin_of(const data::TokenShard& shard, std::uint64_t doc) {
   const Json sources = parse_json(shard.sources_json(), where);
   const std::uint32_t source = shard.document_sources()[doc];
   if (source >= sources.size()) fail(ErrorKind::data, "{}: has no source {}", where, source);
+  const bool has_word = sources[source].contains("position");
   return {json_get<std::string>(sources[source], "name", where),
+          has_word ? json_get<std::string>(sources[source], "position", where) : "byte",
           shard.document_source_offsets()[doc]};
 }
 
@@ -132,6 +135,7 @@ std::string document_json(const data::TokenSet& set, const DocumentLocation& pla
   Json json = Json::object();
   json["source"] = origin.source;
   json["offset"] = origin.offset;
+  json["position"] = origin.word;
   if (shard.kind().has_pairs()) {
     const data::Pair pair = shard.pair(place.doc);
     json["prompt_len"] = pair.prompt_len;
@@ -150,8 +154,8 @@ std::string document_text(const data::TokenSet& set, const DocumentLocation& pla
   const text::Tokenizer tokenizer =
       text::Tokenizer::from_files(set.tokenizer_files(), set.directory().string());
   const Origin origin = origin_of(shard, place.doc);
-  std::string text =
-      formatted("from {}; targets in [[ ]]\n", byte_location(origin.source, origin.offset));
+  std::string text = formatted("from {}; targets in [[ ]]\n",
+                               record_location(origin.source, origin.word, origin.offset));
   if (shard.kind().has_pairs()) {
     const data::Pair pair = shard.pair(place.doc);
     text += "--- chosen\n";

@@ -42,7 +42,9 @@ data::ShardContent shard_content(const PackWork& work, std::size_t shard, Partit
   Json sources = Json::array();
   for (std::size_t i = 0; i < plan.partitions[shard].size(); ++i) {
     const InputFile& file = plan.inputs[plan.partitions[shard][i].file];
-    sources.push_back({{"name", file.name}, {"size", file.size}, {"lines", result.lines[i]}});
+    Json& source = sources.emplace_back(
+        Json{{"name", file.name}, {"size", file.size}, {"lines", result.lines[i]}});
+    if (file.format->position != "byte") source["position"] = file.format->position;
   }
   Json bad = Json::array();
   for (const InvalidRecord& line : result.bad)

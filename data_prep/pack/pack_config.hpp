@@ -35,7 +35,8 @@ struct PackConfig {
           {.placeholder = "DIR|FILE", .required = true});
     visit(
         "input", self.inputs,
-        "jsonl inputs or JSON arrays, plain or as .gz or .zst: files, directories, patterns; in order",
+        "inputs in order: files, directories, patterns; jsonl or JSON arrays, plain or as .gz or .zst, "
+        "or Parquet",
         {.placeholder = "FILE...", .required = true});
     visit("output", self.output, "output directory: new, empty, or of the same pack",
           {.placeholder = "DIR", .required = true});

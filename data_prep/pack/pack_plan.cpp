@@ -84,7 +84,8 @@ void put_inputs(const std::vector<InputFile>& inputs, data::Manifest& manifest) 
     text::append_lossy_utf8(input.name, repaired);
     if (repaired != input.name)
       fail(ErrorKind::usage, "--input {}: the name is not UTF-8; rename the file", repaired);
-    manifest.sources.push_back({input.name, input.size, input.fingerprint});
+    manifest.sources.push_back(
+        {input.name, input.size, input.fingerprint, std::string(input.format->position)});
   }
   manifest.identity = xxh3_128_hex(manifest.to_text());
 }

@@ -61,8 +61,8 @@ class OutputFile {
 };
 
 /// Converts the lines of `input` to lines of `output` in order, chunks in parallel, with a window
-/// of chunks in memory. `make_converter` returns a function that appends the output line of one
-/// input line; several threads call it.
+/// of chunks in memory. `make_converter` gets the input and returns a function that appends the
+/// output line of one record; several threads call it.
 template <class MakeConverter>
 void convert_lines(const std::string& input, const std::string& output, std::int64_t threads,
                    const MakeConverter& make_converter) {
@@ -84,7 +84,7 @@ void convert_lines(const std::string& input, const std::string& output, std::int
         texts.size(),
         [&](std::size_t i, int worker) {
           const RecordBatch batch = reader.read(i, worker);
-          auto convert = make_converter();
+          auto convert = make_converter(files.front());
           for (const Record& record : batch.records) convert(record, texts[i]);
         },
         [] {});
@@ -124,13 +124,13 @@ void encode_file(const EncodeConfig& config) {
   const text::Tokenizer tokenizer = load_tokenizer(config.tokenizer);
   const text::EncodeOptions options{config.add_special_tokens, config.special_in_text == "allow"};
   const OnBadText on_bad_text = on_bad_text_named(config.on_bad_text);
-  convert_lines(config.input, config.output, config.threads, [&] {
+  convert_lines(config.input, config.output, config.threads, [&](const InputFile& file) {
     return [&, reader = std::make_shared<TextFieldReader>(config.field, on_bad_text)](
                const Record& record, std::string& out) {
       const TextRecord read = reader->read(record);
       if (read.status == RecordStatus::blank) return;
       if (read.status != RecordStatus::text)
-        fail(ErrorKind::data, "{}: {}", byte_location(config.input, record.position), read.reason);
+        fail(ErrorKind::data, "{}: {}", record_location(file, record.position), read.reason);
       append_ids(tokenizer.encode(read.text, options), out);
     };
   });
@@ -138,11 +138,11 @@ void encode_file(const EncodeConfig& config) {
 
 void decode_file(const DecodeConfig& config) {
   const text::Tokenizer tokenizer = load_tokenizer(config.tokenizer);
-  convert_lines(config.input, config.output, 0, [&] {
+  convert_lines(config.input, config.output, 0, [&](const InputFile& file) {
     return [&](const Record& record, std::string& out) {
       if (record.text.find_first_not_of(" \t\r") == std::string_view::npos) return;
       Json text = Json::object();
-      const auto ids = read_ids(record.text, byte_location(config.input, record.position));
+      const auto ids = read_ids(record.text, record_location(file, record.position));
       text["text"] = tokenizer.decode(ids, config.skip_special);
       out += text.dump();
       out += '\n';

@@ -44,7 +44,8 @@ struct TrainTokenizerConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("input", self.inputs, "jsonl files", {.placeholder = "FILE...", .required = true});
+    visit("input", self.inputs, "jsonl or Parquet files",
+          {.placeholder = "FILE...", .required = true});
     visit("output", self.output, "directory for tokenizer.json and tokenizer_config.json",
           {.placeholder = "DIR", .required = true});
     visit("vocab_size", self.vocab_size,
@@ -102,7 +103,7 @@ struct EncodeConfig {
   static void fields(Self& self, Visit&& visit) {
     visit("tokenizer", self.tokenizer, kTokenizerPathHelp,
           {.placeholder = "DIR|FILE", .required = true});
-    visit("input", self.input, "jsonl file", {.placeholder = "FILE", .required = true});
+    visit("input", self.input, "jsonl or Parquet file", {.placeholder = "FILE", .required = true});
     visit("output", self.output, "output file with one {\"ids\":[...]} per line, in the same order",
           {.placeholder = "FILE", .required = true});
     visit("field", self.field, "field that holds the text", {.placeholder = "NAME"});

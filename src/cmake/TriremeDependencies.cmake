@@ -1,13 +1,14 @@
-# Imported targets: trireme_dep_{mpi,hdf5,json,toml,cli,log,simdjson,xxhash,crypto,zstd,zlib,boost,libedit,torch,nccl}.
+# Imported targets: trireme_dep_{mpi,hdf5,json,toml,cli,log,simdjson,xxhash,crypto,zstd,zlib,boost,libedit,parquet,torch,nccl}.
 #
 # Every root can be given as -DTRIREME_<NAME>_ROOT=DIR or as an environment variable of that name:
 #   TORCH  the `torch` directory of a Python wheel or an unpacked LibTorch, 2.11, any CUDA build or CPU
 #   CUDA   the CUDA runtime (include/cuda_runtime_api.h, lib/libcudart.so*)
 #   NCCL   include/nccl.h and lib/libnccl.so*
 #   MPI, HDF5  installation prefixes
+#   ARROW  a Python wheel's `pyarrow` directory or a prefix of Apache Arrow C++ with Parquet, 26 or newer
 # Defaults: the private environment that bin/demo makes (.deps/python), then the system.
 
-foreach(name TORCH CUDA NCCL MPI HDF5)
+foreach(name TORCH CUDA NCCL MPI HDF5 ARROW)
   if(NOT TRIREME_${name}_ROOT AND DEFINED ENV{TRIREME_${name}_ROOT})
     set(TRIREME_${name}_ROOT $ENV{TRIREME_${name}_ROOT})
   endif()
@@ -104,4 +105,5 @@ if(TRIREME_WITH_MPI)
   target_link_libraries(trireme_dep_mpi INTERFACE ${MPI_CXX_LIBRARIES})
 endif()
 
+include(TriremeParquet)
 include(TriremeTorch)

@@ -2,7 +2,7 @@
 # GPU driver and the MPI of the build. All parts find each other relative to their own directory, so that P can be moved:
 #
 #   bin/                            trireme, trireme-data
-#   lib/trireme/                    bundled libraries; LibTorch and its CUDA libraries in torch/ and nvidia/, as in the wheel
+#   lib/trireme/                    bundled libraries, the module that reads Parquet files; LibTorch and its CUDA libraries in torch/ and nvidia/, as in the wheel
 #   share/trireme/                  slurm/, configs/, monitoring/, modulefiles/, revision, manifest.txt
 #   share/man/man1, share/doc/trireme, share/bash-completion, share/zsh, share/fish
 
@@ -33,11 +33,19 @@ endforeach()
 list(REMOVE_DUPLICATES install_rpath)
 set_target_properties(trireme trireme-data PROPERTIES INSTALL_RPATH "${install_rpath}")
 
+set(parquet_module "")
+if(TRIREME_HAVE_PARQUET)
+  set(parquet_module ${CMAKE_BINARY_DIR}/lib/trireme/libtrireme_parquet.so)
+endif()
+
 configure_file(${CMAKE_SOURCE_DIR}/src/cmake/install_check.cmake.in install_check.cmake @ONLY)
 configure_file(${CMAKE_SOURCE_DIR}/src/cmake/install_files.cmake.in install_files.cmake @ONLY)
 
 install(SCRIPT ${CMAKE_CURRENT_BINARY_DIR}/install_check.cmake)
 install(TARGETS trireme trireme-data RUNTIME DESTINATION bin)
+if(TRIREME_HAVE_PARQUET)
+  install(TARGETS trireme_parquet LIBRARY DESTINATION lib/trireme)
+endif()
 install(
   DIRECTORY slurm/
   DESTINATION share/trireme/slurm

@@ -5,5 +5,6 @@ message(STATUS "  MPI           ${TRIREME_WITH_MPI} ${MPI_CXX_LIBRARY_VERSION_ST
 message(STATUS "  CUDA          ${TRIREME_TORCH_HAS_CUDA} ${TRIREME_CUDA_INCLUDE}")
 message(STATUS "  NCCL          ${TRIREME_HAVE_NCCL} ${TRIREME_NCCL_LIBRARY}")
 message(STATUS "  HDF5          ${HDF5_VERSION}")
+message(STATUS "  Parquet       ${TRIREME_HAVE_PARQUET} ${TRIREME_ARROW_VERSION} ${TRIREME_ARROW_INCLUDE}")
 message(STATUS "  libedit       ${TRIREME_HAVE_LIBEDIT}")
 message(STATUS "  sanitizers    ${TRIREME_SANITIZE}")

@@ -65,8 +65,9 @@ Json body_to_json(const Manifest& manifest) {
   json["config"] = parse_json(manifest.config_json, "config");
   json["sources"] = Json::array();
   for (const SourceEntry& source : manifest.sources) {
-    json["sources"].push_back(
-        {{"name", source.name}, {"size", source.size}, {"fingerprint", source.fingerprint}});
+    Json& entry = json["sources"].emplace_back(
+        Json{{"name", source.name}, {"size", source.size}, {"fingerprint", source.fingerprint}});
+    if (source.position != "byte") entry["position"] = source.position;
   }
   json["counts"] = counts_to_json(manifest.counts);
   json["bad"] = manifest.bad;
@@ -161,6 +162,8 @@ Manifest Manifest::from_text(std::string_view text, const std::filesystem::path&
     manifest.sources.push_back({json_get<std::string>(source, "name", where),
                                 json_get<std::uint64_t>(source, "size", where),
                                 json_get<std::string>(source, "fingerprint", where)});
+    if (source.contains("position"))
+      manifest.sources.back().position = json_get<std::string>(source, "position", where);
   }
   manifest.counts = counts_from_json(json_member(json, "counts", where), where);
   for (const Json& bad : json_member(json, "bad", where)) {

@@ -25,9 +25,10 @@ struct ShardEntry {
 };
 
 struct SourceEntry {
-  std::string name;  // relative to the common directory of the inputs
-  std::uint64_t size = 0;
-  std::string fingerprint;  // hash of the first and last 64 KiB
+  std::string name;               // relative to the common directory of the inputs
+  std::uint64_t size = 0;         // number of positions
+  std::string fingerprint;        // hash of the first and last 64 KiB
+  std::string position = "byte";  // the unit of positions: "byte" or "row"
 };
 
 /// The content of manifest.json. It is written last, so a directory with a manifest is complete.

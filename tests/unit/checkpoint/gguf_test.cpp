@@ -1,0 +1,178 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "checkpoint/gguf/gguf_file.hpp"
+#include "checkpoint/gguf/gguf_model.hpp"
+#include "checkpoint/gguf/gguf_tokenizer.hpp"
+#include "checkpoint/maintenance/commands.hpp"
+#include "core/error.hpp"
+#include "unit/checkpoint/hf_models.hpp"
+#include "unit/checkpoint/one_rank.hpp"
+#include "unit/checkpoint/support.hpp"
+
+namespace trireme::checkpoint {
+namespace {
+
+using namespace test;
+
+std::string error_of(const std::function<void()>& action, ErrorKind kind = ErrorKind::usage) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind) << error.what();
+    return error.what();
+  }
+  return "no error";
+}
+
+/// A byte-level tokenizer with two merges. `more` are further members of its JSON object.
+std::string byte_tokenizer(const std::string& more, bool ignore_merges = false) {
+  SortedJson vocab = SortedJson::object();
+  std::int64_t id = 0;
+  const auto add = [&](unsigned code) {  // adds a character of the byte alphabet of GPT-2
+    std::string token;
+    if (code < 0x80) {
+      token += static_cast<char>(code);
+    } else {
+      token += static_cast<char>(0xC0U | (code >> 6U));
+      token += static_cast<char>(0x80U | (code & 0x3FU));
+    }
+    vocab[token] = id++;
+  };
+  for (unsigned code = 0x21; code <= 0x7E; ++code) add(code);
+  for (unsigned code = 0xA1; code <= 0xFF; ++code)
+    if (code != 0xAD) add(code);
+  for (unsigned code = 0x100; code < 0x144; ++code) add(code);
+  vocab["ab"] = id++;
+  vocab["abc"] = id++;
+  return formatted(
+      R"({{"model": {{"type": "BPE", "vocab": {}, "merges": ["a b", "ab c"], "ignore_merges": {}}}, "decoder": {{"type": "ByteLevel"}}, {}}})",
+      vocab.dump(), ignore_merges ? "true" : "false", more);
+}
+
+constexpr const char* kBytes =
+    R"("pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true})";
+
+std::string tokenizer_error(const std::string& tokenizer, std::int64_t vocab_size = 300) {
+  return error_of([&] {
+    GgufValues values;
+    put_gguf_tokenizer({{"tokenizer.json", tokenizer}}, vocab_size, "DIR", values);
+  });
+}
+
+TEST(Gguf, BlocksHaveAScaleAndRoundHalfAwayFromZero) {
+  std::vector<float> values(64, 0.0F);
+  values[0] = 127.0F;  // scale 1
+  values[1] = -2.5F;
+  values[2] = 2.5F;
+  values[3] = 0.49F;
+  std::vector<std::byte> blocks(gguf_bytes(GgufType::q8_0, 64));
+  ASSERT_EQ(blocks.size(), 68U);
+
+  quantize_q8_0(values, blocks);
+
+  const auto number = [&](std::size_t at) { return static_cast<std::int8_t>(blocks[at]); };
+  std::uint16_t scale = 0;
+  std::memcpy(&scale, blocks.data(), 2);
+  EXPECT_EQ(from_f16_bits(scale), 1.0F);
+  EXPECT_EQ(number(2), 127);
+  EXPECT_EQ(number(3), -3);
+  EXPECT_EQ(number(4), 3);
+  EXPECT_EQ(number(5), 0);
+  for (std::size_t i = 34; i < 68; ++i) EXPECT_EQ(number(i), 0);  // a block of zeros
+}
+
+TEST(Gguf, TheArchitectureFollowsFromTheOptionsOfTheModel) {
+  const auto name = [](const model::ModelConfig& config) {
+    return std::string(gguf_architecture(config, "DIR").name);
+  };
+  model::ModelConfig config = small(true, true);
+  EXPECT_EQ(name(config), "qwen3");
+  config.moe.num_experts = 4;
+  EXPECT_EQ(name(config), "qwen3moe");
+  config = small(false, true);
+  EXPECT_EQ(name(config), "llama");
+  config.qkv_bias = true;
+  EXPECT_EQ(name(config), "qwen2");
+  config.mlp_bias = true;
+  EXPECT_EQ(name(config), "llama");
+}
+
+TEST(Gguf, AModelThatLlamaCppDoesNotComputeIsRefusedWithItsOptions) {
+  const auto refusal = [](const std::function<void(model::ModelConfig&)>& change,
+                          bool qwen = true) {
+    model::ModelConfig config = small(qwen, true);
+    change(config);
+    return error_of([&] { gguf_architecture(config, "DIR"); });
+  };
+  const auto has = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  has(refusal([](auto& config) { config.activation = "relu2"; }), "model.activation = relu2.");
+  has(refusal([](auto& config) { config.no_rope_layers = "1"; }), "model.no_rope_layers = 1");
+  has(refusal([](auto& config) { config.sliding_window = 8; }), "model.sliding_window = 8");
+  has(refusal([](auto& config) {
+        config.rope_scaling = "yarn,factor=4,original_max_position_embeddings=64";
+      }),
+      "model.rope_scaling = yarn");
+  has(refusal([](auto& config) {
+        config.rope_scaling = "llama3,factor=4,original_max_position_embeddings=64";
+      }),
+      "model.rope_scaling = llama3");
+  const auto experts = [](auto& config) { config.moe.num_experts = 4; };
+  has(refusal([&](auto& config) {
+        experts(config);
+        config.moe.num_shared_experts = 1;
+      }),
+      "model.num_shared_experts = 1");
+  has(refusal(
+          [&](auto& config) {
+            experts(config);
+            config.moe.router_score = "sigmoid";
+          },
+          false),
+      "model.router_score = sigmoid");
+}
+
+TEST(Gguf, ATokenizerThatLlamaCppDoesNotHaveIsRefusedByName) {
+  const auto has = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  EXPECT_EQ(tokenizer_error(byte_tokenizer(kBytes)), "no error");
+  has(tokenizer_error(byte_tokenizer(kBytes, true)), "for the steps gpt2 with ignore_merges");
+  has(tokenizer_error(byte_tokenizer(
+          R"("pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": true, "use_regex": true})")),
+      "for the steps prefix_space + gpt2");
+  has(tokenizer_error(byte_tokenizer(cat(
+          kBytes,
+          R"(, "added_tokens": [{"id": 258, "content": "<x>", "rstrip": true, "special": true}])"))),
+      "the added token '<x>' has single_word, lstrip or rstrip");
+  has(tokenizer_error(R"({"model": {"type": "Unigram", "vocab": []}})"), "not byte-level BPE");
+  has(error_of([] {
+        GgufValues values;
+        put_gguf_tokenizer({}, 300, "DIR", values);
+      }),
+      "has no tokenizer.json");
+  has(error_of(
+          [] {
+            GgufValues values;
+            put_gguf_tokenizer({{"tokenizer.json", byte_tokenizer(kBytes)}}, 100, "DIR", values);
+          },
+          ErrorKind::data),
+      "the tokenizer has 258 ids, but the embedding has 100 rows");
+}
+
+TEST(Gguf, TheCommandTakesTypesOfItsFormatOnly) {
+  const auto refusal = [](const std::string& format, const std::string& dtype) {
+    return error_of([&] {
+      export_command_alone({.checkpoint = "x", .output = "y", .dtype = dtype, .format = format});
+    });
+  };
+  EXPECT_EQ(refusal("hf", "q8_0"), "--dtype q8_0, must be one of f32, bf16, f16 for --format hf");
+  EXPECT_EQ(refusal("gguf", "q4_0"),
+            "--dtype q4_0, must be one of f32, f16, bf16, q8_0 for --format gguf");
+}
+
+}  // namespace
+}  // namespace trireme::checkpoint
