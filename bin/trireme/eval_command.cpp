@@ -15,6 +15,7 @@
 #include "data/order/length_warning.hpp"
 #include "data/order/plan.hpp"
 #include "generate/load/load_model.hpp"
+#include "text/chat/jinja_chat.hpp"
 #include "train/eval/set_scores.hpp"
 
 namespace trireme {
@@ -130,7 +131,8 @@ int run(const EvalSettings& settings, comm::Launch& launch) {
                 loaded->tokenizer);
     checkpoint::check_same_template(
         {cat("--data ", settings.data), set->set.manifest().chat_template(),
-         loaded->checkpoint.string(), loaded->chat_template_name},
+         loaded->checkpoint.string(), loaded->chat_template_name,
+         text::custom_template_name(checkpoint::jinja_of(loaded->tokenizer.files()))},
         settings.allow_other_template);
     // A model without a tokenizer can be scored, too: the data set knows the bytes of each token.
     const auto files = set->set.tokenizer_files();

@@ -1,6 +1,7 @@
 
 #include <algorithm>
 
+#include "comm/agree.hpp"
 #include "core/by_name.hpp"
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
@@ -82,8 +83,14 @@ class UnwrittenFields {
   explicit UnwrittenFields(const text::ChatTemplate& chat_template)
       : template_(chat_template.name) {
     for (std::size_t part = 0; part < parts().size(); ++part) {
-      const text::RenderedChat rendered = chat_template.render(probe_of(part), {});
-      if (rendered.text.find(kProbe) == std::string::npos) unwritten_.push_back(parts()[part]);
+      bool is_written = true;
+      // A Jinja template may refuse a conversation; then it refuses such a record, too.
+      if (!comm::capture([&] {
+            const text::RenderedChat rendered = chat_template.render(probe_of(part), {});
+            is_written = rendered.text.find(kProbe) != std::string::npos;
+          }) &&
+          !is_written)
+        unwritten_.push_back(parts()[part]);
     }
   }
 
@@ -116,7 +123,7 @@ class UnwrittenFields {
   }
 
   std::vector<Part> unwritten_;
-  const char* template_;
+  std::string template_;
 };
 
 /// A rendered and encoded chat.
@@ -194,14 +201,14 @@ class ChatDocuments : public DocumentMaker {
         form_(chat_form(rules.config).value()),
         kind_(data::set_kind(rules.config.kind)),
         seq_len_(static_cast<std::size_t>(rules.seq_len)),
-        template_(text::chat_template(rules.config.chat.format)),
+        template_(*rules.chat_template),
         mask_(text::parse_chat_mask(rules.config.chat.mask)),
         cut_rule_(by_name<data::PairCutRule>(data::kPairCutRules, rules.config.chat.cut_pairs)),
         encoder_(tokenizer, text::parse_special_in_content(rules.config.chat.special_in_content)),
         reader_(form_, rules.fields),
         unwritten_(template_) {
-    if (const auto id = tokenizer.bos_id()) options_.begin_token = tokenizer.token_bytes(*id);
-    if (const auto id = tokenizer.eos_id()) options_.end_token = tokenizer.token_bytes(*id);
+    if (const auto id = tokenizer.bos_id()) options_.begin_token = tokenizer.token_content(*id);
+    if (const auto id = tokenizer.eos_id()) options_.end_token = tokenizer.token_content(*id);
   }
 
   void take(const Record& record, ChunkResult& result) override {
@@ -233,9 +240,8 @@ class ChatDocuments : public DocumentMaker {
       text::ChatDraw draw{result.file, record.position, static_cast<std::uint32_t>(copy), 0};
       for (std::uint32_t side = 0; side < conversations_.size(); ++side) {
         draw.side = side;
-        if (const auto forged = make(conversations_[side], draw, chats_[side])) {
-          return add_bad(record, formatted("a message contains the token {}", *forged), result);
-        }
+        if (const auto reason = make(conversations_[side], draw, chats_[side]))
+          return add_bad(record, *reason, result);
       }
       kind_.has_pairs() ? add_pair(record, result) : add_conversation(record, result);
     }
@@ -254,8 +260,22 @@ class ChatDocuments : public DocumentMaker {
                   reason, form)};
   }
 
+  /// Renders and encodes a conversation. Returns the reason why this is not possible.
   std::optional<std::string> make(const text::Conversation& given, const text::ChatDraw& draw,
                                   Chat& chat) {
+    std::optional<std::string> forged;
+    try {
+      forged = render_and_encode(given, draw, chat);
+    } catch (const Error& error) {  // a Jinja template refuses the conversation
+      if (error.kind() != ErrorKind::data) throw;
+      return error.what();
+    }
+    if (forged) return formatted("a message contains the token {}", *forged);
+    return std::nullopt;
+  }
+
+  std::optional<std::string> render_and_encode(const text::Conversation& given,
+                                               const text::ChatDraw& draw, Chat& chat) {
     options_.drop_empty_think = text::drops_empty_think(rules_.augment, draw);
     if (form_ == text::ChatForm::conversation && rules_.augment.add_system > 0) {
       text::Conversation changed = given;

@@ -52,6 +52,19 @@ void check_ignored(const DocumentConfig& config, Problems& problems) {
   }
 }
 
+void check_template(const ChatConfig& chat, Problems& problems) {
+  if (!has_jinja_template(chat)) {
+    text::chat_template(chat.format);  // throws Error(usage) with a list of all templates
+    return;
+  }
+  if (!chat.template_file.empty() && !chat.format.empty())
+    problems.add(formatted("--template {} and --template-file {} exclude each other", chat.format,
+                           chat.template_file));
+  if (chat.augment != ChatConfig{}.augment || chat.drop_empty_think > 0)
+    problems.add(
+        "--augment and --drop-empty-think require a named chat template (--template NAME)");
+}
+
 void check_probability(const char* option, double value, Problems& problems) {
   if (value != ChatConfig{}.add_system && !(value >= 0 && value <= 1))
     problems.add(option, value, "must be in [0, 1]");
@@ -63,7 +76,7 @@ std::string chat_template_placeholder() {
   std::string names = text::chat_template_names();
   for (std::size_t at = names.find(", "); at != std::string::npos; at = names.find(", "))
     names.replace(at, 2, 1, '|');
-  return names;
+  return cat(names, "|", text::kTokenizerTemplate);
 }
 
 std::string kind_help() {
@@ -121,10 +134,13 @@ void check(const DocumentConfig& config, Problems& problems) {
     if (!config.chat.format.empty())
       problems.add(formatted("--template {} requires --kind {}", config.chat.format,
                              text::chat_kind_names(" and ")));
+    if (!config.chat.template_file.empty())
+      problems.add(formatted("--template-file {} requires --kind {}", config.chat.template_file,
+                             text::chat_kind_names(" and ")));
   } else {
     check_probability("--add-system", config.chat.add_system, problems);
     check_probability("--drop-empty-think", config.chat.drop_empty_think, problems);
-    text::chat_template(config.chat.format);  // throws Error(usage) with a list of all templates
+    check_template(config.chat, problems);
   }
 }
 
