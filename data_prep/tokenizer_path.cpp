@@ -13,7 +13,8 @@ namespace fs = std::filesystem;
 
 bool has_tokenizer(const fs::path& directory) {
   std::error_code code;
-  return fs::exists(directory / "tokenizer.json", code);
+  const auto has = [&](const char* name) { return fs::exists(directory / name, code); };
+  return has("tokenizer.json") || (has("vocab.json") && has("merges.txt"));
 }
 
 /// Returns true for the name of a committed checkpoint: "step-" and nine digits.

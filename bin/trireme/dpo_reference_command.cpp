@@ -15,6 +15,7 @@
 #include "device/device.hpp"
 #include "generate/load/load_model.hpp"
 #include "objective/preference_loss.hpp"
+#include "text/chat/jinja_chat.hpp"
 #include "train/eval/set_scores.hpp"
 
 namespace trireme {
@@ -107,7 +108,8 @@ int run(const DpoReferenceSettings& settings, comm::Launch& launch) {
     for (const auto& pairs : sets) {
       checkpoint::check_same_template(
           {cat("--data ", pairs->set.directory().string()), pairs->set.manifest().chat_template(),
-           loaded->checkpoint.string(), loaded->chat_template_name},
+           loaded->checkpoint.string(), loaded->chat_template_name,
+           text::custom_template_name(checkpoint::jinja_of(loaded->tokenizer.files()))},
           settings.allow_other_template);
     }
     return loaded;

@@ -15,6 +15,7 @@
 #include "data/order/length_warning.hpp"
 #include "data/order/plan.hpp"
 #include "generate/load/load_model.hpp"
+#include "text/chat/jinja_chat.hpp"
 #include "train/eval/reward_model.hpp"
 #include "train/eval/set_scores.hpp"
 
@@ -148,8 +149,7 @@ int run_reward(const EvalSettings& settings, comm::Launch& launch) {
         settings.allow_other_template);
     return loaded;
   });
-  const std::string lost =
-      world.rank() == 0 ? data::length_warning(set->samples, "--seq-len") : "";
+  const std::string lost = world.rank() == 0 ? data::length_warning(set->samples, "--seq-len") : "";
   if (!lost.empty()) log::warn(lost);
   const auto rewards = train::score_rewards(*model->model().transformer, model->head(),
                                             set->samples, settings.batch, world);
@@ -184,7 +184,8 @@ int run(const EvalSettings& settings, comm::Launch& launch) {
                 loaded->tokenizer);
     checkpoint::check_same_template(
         {cat("--data ", settings.data), set->set.manifest().chat_template(),
-         loaded->checkpoint.string(), loaded->chat_template_name},
+         loaded->checkpoint.string(), loaded->chat_template_name,
+         text::custom_template_name(checkpoint::jinja_of(loaded->tokenizer.files()))},
         settings.allow_other_template);
     // A model without a tokenizer can be scored, too: the data set knows the bytes of each token.
     const auto files = set->set.tokenizer_files();
@@ -221,8 +222,9 @@ void add_eval_command(config::CommandLine& line, comm::Launch& launch) {
       settings->model, config::Need::optional)
       .option("--reward", &settings->reward, "MODEL",
               "reward model instead of --checkpoint; prints accuracy and margin on pairs")
-      .option("--data", &settings->data, "SET",
-              "token set of kind pretrain or sft (with --reward: dpo); prints loss, perplexity, bits per byte")
+      .option(
+          "--data", &settings->data, "SET",
+          "token set of kind pretrain or sft (with --reward: dpo); prints loss, perplexity, bits per byte")
       .option(
           "--choices", &settings->choices, "FILE",
           "JSON Lines of {\"ctx\", \"endings\", \"label\"}; prints acc, acc_norm (per character)")

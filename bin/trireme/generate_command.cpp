@@ -99,11 +99,12 @@ void check_chat_template(const GenerateSettings& settings,
     return std::holds_alternative<text::Conversation>(prompt.content) ||
            (settings.chat && std::holds_alternative<std::string>(prompt.content));
   };
-  if (settings.model.chat_template.empty() || std::any_of(prompts.begin(), prompts.end(), is_chat))
-    return;
-  fail(ErrorKind::usage,
-       "--chat-template {}: no prompt is a chat. Give --chat, or prompts with \"messages\"",
-       settings.model.chat_template);
+  const generate::ModelOptions& model = settings.model;
+  const bool is_given = !model.chat_template.empty() || !model.chat_template_file.empty();
+  if (!is_given || std::any_of(prompts.begin(), prompts.end(), is_chat)) return;
+  fail(ErrorKind::usage, "{}: no prompt is a chat. Give --chat, or prompts with \"messages\"",
+       model.chat_template.empty() ? cat("--chat-template-file ", model.chat_template_file)
+                                   : cat("--chat-template ", model.chat_template));
 }
 
 generate::Request request_of(const GenerateSettings& settings, const generate::LoadedModel& model,

@@ -19,8 +19,11 @@ config::Command& add_model_options(config::Command& command, generate::ModelOpti
 
 config::Command& add_chat_template_option(config::Command& command,
                                           generate::ModelOptions& options) {
-  return command.option("--chat-template", &options.chat_template, "NAME",
-                        "chat format; default: that of the checkpoint");
+  return command
+      .option("--chat-template", &options.chat_template, "NAME",
+              "chat format, or tokenizer: its Jinja template; default: that of the checkpoint")
+      .option("--chat-template-file", &options.chat_template_file, "FILE",
+              "Jinja chat template in a file, instead of --chat-template");
 }
 
 config::Command& add_draw_options(config::Command& command, generate::SamplingConfig& sampling) {

@@ -12,12 +12,15 @@
 #include "checkpoint/save/save.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "checkpoint/tokenizer/tokenizer_check.hpp"
+#include "comm/agree.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/join.hpp"
 #include "core/log.hpp"
+#include "text/chat/jinja_chat.hpp"
+#include "text/spec/vocab_files.hpp"
 
 namespace trireme::checkpoint {
 namespace {
@@ -141,6 +144,8 @@ std::map<std::string, std::string> tokenizer_files_of(const fs::path& directory)
   for (const char* name : kCarried) {
     if (fs::exists(directory / name)) files[name] = read_file(directory / name);
   }
+  // tokenizer_problem reports the error of files that cannot be converted.
+  (void)comm::capture([&] { text::add_tokenizer_json(files, directory.string()); });
   return files;
 }
 
@@ -198,6 +203,7 @@ void note_template(ImportedModel& model) {
   const std::string chat = template_of_files(model.files);
   if (chat.empty()) return;
   model.values[kImportedTemplateValue] = chat;
+  model.values[kImportedJinjaValue] = text::custom_template_name(jinja_of(model.files));
   const std::string note = template_note(chat, model.where);
   is_custom_template(chat) ? log::warn(note) : log::info(note);
 }

@@ -100,7 +100,7 @@ model::ModelConfig model_from_values(const std::map<std::string, std::string>& v
 
 bool is_model_value(std::string_view key) {
   return key.starts_with("model.") || key == kChatTemplateValue || key == kImportedTemplateValue ||
-         key == kHfFamilyValue;
+         key == kImportedJinjaValue || key == kHfFamilyValue;
 }
 
 void put_lora_values(const model::LoraConfig& config, std::map<std::string, std::string>& values) {

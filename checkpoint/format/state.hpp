@@ -31,6 +31,8 @@ inline constexpr const char* kChatTemplateValue = "chat.template";
 /// Key of the chat template of imported tokenizer files, as template_of_files
 /// (tokenizer/model_template.hpp) names it. Later checkpoints of the model keep it.
 inline constexpr const char* kImportedTemplateValue = "chat.imported_template";
+/// Key of the name of the imported Jinja text, also if it is recognized as a named template.
+inline constexpr const char* kImportedJinjaValue = "chat.imported_jinja";
 
 /// Key of the Hugging Face model_type of imported weights ("mistral"); absent: trained by Trireme.
 inline constexpr const char* kHfFamilyValue = "hf.model_type";

@@ -72,6 +72,7 @@ void name_tokenizer_class(std::map<std::string, std::string>& files, const std::
 void put_chat_template(const Checkpoint& checkpoint, std::map<std::string, std::string>& files) {
   const auto name = checkpoint.manifest().values.find(kChatTemplateValue);
   if (name == checkpoint.manifest().values.end()) return;
+  if (is_custom_template(name->second)) return;  // the tokenizer's own files have it
   const std::string where = checkpoint.path().string();
   std::string jinja;
   if (comm::capture([&] { jinja = text::chat_template(name->second).jinja(); })) {

@@ -22,6 +22,7 @@
 #include "core/files/directories.hpp"
 #include "core/hash/sha256.hpp"
 #include "core/log.hpp"
+#include "text/chat/jinja_chat.hpp"
 
 namespace trireme::checkpoint {
 namespace {
@@ -118,7 +119,10 @@ ModelDescription read_model_description(const fs::path& place) {
     ModelDescription facts{place, std::move(hf.model.values), std::move(hf.model.files)};
     put_model_values(hf.model.config, facts.values);
     const std::string chat = template_of_files(facts.files);
-    if (!chat.empty()) facts.values[kImportedTemplateValue] = chat;
+    if (!chat.empty()) {
+      facts.values[kImportedTemplateValue] = chat;
+      facts.values[kImportedJinjaValue] = text::custom_template_name(jinja_of(facts.files));
+    }
     facts.values.emplace("step", "0");
     return facts;
   }

@@ -25,15 +25,20 @@ bool is_custom_template(std::string_view name);
 /// written by an older version).
 std::string template_of(const std::map<std::string, std::string>& values);
 
+/// Returns the name "custom-HASH" of the Jinja text of an imported model, also if it is recognized
+/// as a named template; "" if it is unknown. A set packed with `--template tokenizer` has this name.
+std::string jinja_name_of(const std::map<std::string, std::string>& values);
+
 /// Returns a log line about the chat template of an imported model; `where` names the model.
 std::string template_note(const std::string& name, std::string_view where);
 
 /// A data set and a model that reads it.
 struct TemplateComparison {
-  std::string set;             // "--data sets/chats"
-  std::string set_template;    // "": a data set of texts
-  std::string model;           // "runs/sft"
-  std::string model_template;  // template_of
+  std::string set;               // "--data sets/chats"
+  std::string set_template;      // "": a data set of texts
+  std::string model;             // "runs/sft"
+  std::string model_template;    // template_of
+  std::string model_jinja = {};  // jinja_name_of
 };
 
 /// Throws Error(usage) naming both templates if they differ and `allow_other` is false. Does

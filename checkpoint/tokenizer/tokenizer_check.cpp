@@ -3,6 +3,7 @@
 #include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "text/spec/vocab_files.hpp"
 #include "text/tokenizer.hpp"
 
 namespace trireme::checkpoint {
@@ -10,9 +11,13 @@ namespace trireme::checkpoint {
 std::string tokenizer_problem(const std::map<std::string, std::string>& files,
                               std::string_view where) {
   if (!files.contains("tokenizer.json")) {
+    std::map<std::string, std::string> converted = files;
+    const auto error = comm::capture([&] { text::add_tokenizer_json(converted, where); });
+    if (error) return error->what();
     return formatted(
-        "{}: tokenizer.json is missing (a tokenizer.model of SentencePiece or a vocab.json alone is "
-        "not supported)",
+        "{}: tokenizer.json is missing (or vocab.json with merges.txt). A tokenizer.model of "
+        "SentencePiece alone is not supported: load and save the tokenizer once with transformers, "
+        "which writes tokenizer.json",
         where);
   }
   const auto error = comm::capture([&] { (void)text::Tokenizer::from_files(files, where); });

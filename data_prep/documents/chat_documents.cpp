@@ -1,6 +1,7 @@
 
 #include <algorithm>
 
+#include "comm/agree.hpp"
 #include "core/by_name.hpp"
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
@@ -78,14 +79,14 @@ class ChatDocuments : public DocumentMaker {
         form_(chat_form(rules.config).value()),
         kind_(data::set_kind(rules.config.kind)),
         seq_len_(static_cast<std::size_t>(rules.seq_len)),
-        template_(text::chat_template(rules.config.chat.format)),
+        template_(*rules.chat_template),
         mask_(text::parse_chat_mask(rules.config.chat.mask)),
         cut_rule_(by_name<data::PairCutRule>(data::kPairCutRules, rules.config.chat.cut_pairs)),
         encoder_(tokenizer, text::parse_special_in_content(rules.config.chat.special_in_content)),
         reader_(form_, rules.fields),
         unwritten_(template_) {
-    if (const auto id = tokenizer.bos_id()) options_.begin_token = tokenizer.token_bytes(*id);
-    if (const auto id = tokenizer.eos_id()) options_.end_token = tokenizer.token_bytes(*id);
+    if (const auto id = tokenizer.bos_id()) options_.begin_token = tokenizer.token_content(*id);
+    if (const auto id = tokenizer.eos_id()) options_.end_token = tokenizer.token_content(*id);
   }
 
   void take(const Record& record, ChunkResult& result) override {
@@ -117,9 +118,8 @@ class ChatDocuments : public DocumentMaker {
       text::ChatDraw draw{result.file, record.position, static_cast<std::uint32_t>(copy), 0};
       for (std::uint32_t side = 0; side < conversations_.size(); ++side) {
         draw.side = kind_.sample == data::SampleForm::answer ? 0 : side;
-        if (const auto forged = make(conversations_[side], draw, chats_[side])) {
-          return add_bad(record, formatted("a message contains the token {}", *forged), result);
-        }
+        if (const auto reason = make(conversations_[side], draw, chats_[side]))
+          return add_bad(record, *reason, result);
       }
       kind_.has_pairs() ? add_pair(record, result) : add_conversation(record, result);
     }
@@ -138,8 +138,22 @@ class ChatDocuments : public DocumentMaker {
                   reason, form)};
   }
 
+  /// Renders and encodes a conversation. Returns the reason why this is not possible.
   std::optional<std::string> make(const text::Conversation& given, const text::ChatDraw& draw,
                                   Chat& chat) {
+    std::optional<std::string> forged;
+    try {
+      forged = render_and_encode(given, draw, chat);
+    } catch (const Error& error) {  // a Jinja template refuses the conversation
+      if (error.kind() != ErrorKind::data) throw;
+      return error.what();
+    }
+    if (forged) return formatted("a message contains the token {}", *forged);
+    return std::nullopt;
+  }
+
+  std::optional<std::string> render_and_encode(const text::Conversation& given,
+                                               const text::ChatDraw& draw, Chat& chat) {
     options_.drop_empty_think = text::drops_empty_think(rules_.augment, draw);
     if (form_ == text::ChatForm::conversation && rules_.augment.add_system > 0) {
       text::Conversation changed = given;

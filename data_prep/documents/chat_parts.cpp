@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "data_prep/documents/jsonl_record.hpp"
 
@@ -71,8 +72,14 @@ text::Conversation probe_of(std::size_t part) {
 UnwrittenFields::UnwrittenFields(const text::ChatTemplate& chat_template)
     : template_(chat_template.name) {
   for (std::size_t part = 0; part < parts().size(); ++part) {
-    const text::RenderedChat rendered = chat_template.render(probe_of(part), {});
-    if (rendered.text.find(kProbe) == std::string::npos) unwritten_.push_back(parts()[part]);
+    bool is_written = true;
+    // A Jinja template may refuse a conversation; then it refuses such a record, too.
+    if (!comm::capture([&] {
+          const text::RenderedChat rendered = chat_template.render(probe_of(part), {});
+          is_written = rendered.text.find(kProbe) != std::string::npos;
+        }) &&
+        !is_written)
+      unwritten_.push_back(parts()[part]);
   }
 }
 

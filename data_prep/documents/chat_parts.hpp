@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -31,7 +32,7 @@ class UnwrittenFields {
   static const std::vector<Part>& parts();
 
   std::vector<Part> unwritten_;
-  const char* template_;
+  std::string template_;
 };
 
 /// Returns the number of occurrences of `part` in the texts of a conversation.

@@ -63,6 +63,22 @@ std::string pair_kind_names(std::string_view separator) {
   return joined(names, separator);
 }
 
+void check_template(const ChatConfig& chat, Problems& problems) {
+  if (!has_jinja_template(chat)) {
+    text::chat_template(chat.format);  // throws Error(usage) with a list of all templates
+    return;
+  }
+  if (!chat.template_file.empty() && !chat.format.empty())
+    problems.add(formatted("--template {} and --template-file {} exclude each other", chat.format,
+                           chat.template_file));
+  const ChatConfig usual;
+  if (chat.augment != usual.augment || chat.drop_empty_think > 0 ||
+      chat.thinking_ratio != usual.thinking_ratio)
+    problems.add(
+        "--augment, --drop-empty-think and --thinking-ratio require a named chat template "
+        "(--template NAME)");
+}
+
 void check_probability(const char* option, double value, Problems& problems) {
   if (value != ChatConfig{}.add_system && !(value >= 0 && value <= 1))
     problems.add(option, value, "must be in [0, 1]");
@@ -84,7 +100,7 @@ void check_prompts(const DocumentConfig& config, Problems& problems) {
   if (chat.train_on != usual.train_on) refuse("--train-on");
   if (chat.drop_empty_think != usual.drop_empty_think) refuse("--drop-empty-think");
   check_probability("--thinking-ratio", chat.thinking_ratio, problems);
-  if (chat.thinking_ratio >= 0 &&
+  if (chat.thinking_ratio >= 0 && !has_jinja_template(chat) &&
       text::chat_template(chat.format).thinking == text::ThinkingSwitch::none)
     problems.add(formatted("--thinking-ratio {}: --template {} has no thoughts in its prompts",
                            chat.thinking_ratio, chat.format));
@@ -96,7 +112,7 @@ std::string chat_template_placeholder() {
   std::string names = text::chat_template_names();
   for (std::size_t at = names.find(", "); at != std::string::npos; at = names.find(", "))
     names.replace(at, 2, 1, '|');
-  return names;
+  return cat(names, "|", text::kTokenizerTemplate);
 }
 
 std::string kind_help() {
@@ -158,10 +174,13 @@ void check(const DocumentConfig& config, Problems& problems) {
     if (!config.chat.format.empty())
       problems.add(formatted("--template {} requires --kind {}", config.chat.format,
                              text::chat_kind_names(" and ")));
+    if (!config.chat.template_file.empty())
+      problems.add(formatted("--template-file {} requires --kind {}", config.chat.template_file,
+                             text::chat_kind_names(" and ")));
   } else {
     check_probability("--add-system", config.chat.add_system, problems);
     check_probability("--drop-empty-think", config.chat.drop_empty_think, problems);
-    text::chat_template(config.chat.format);  // throws Error(usage) with a list of all templates
+    check_template(config.chat, problems);
   }
   check_prompts(config, problems);
 }

@@ -9,6 +9,7 @@
 #include "core/problems.hpp"
 #include "data/shards/targets.hpp"
 #include "data_prep/documents/jsonl_record.hpp"
+#include "text/chat/jinja_chat.hpp"
 #include "text/chat/record_forms.hpp"
 
 /// Settings of `pack` for documents. All of them affect the bytes of a set. To add one: a member
@@ -61,6 +62,7 @@ struct ChatConfig {
   std::string record_format{kAutoFormat};
   std::string record_fields;
   std::string format;
+  std::string template_file;
   std::string train_on = "all";
   std::string mask = "answer";
   std::string cut_pairs = "end";
@@ -78,8 +80,12 @@ struct ChatConfig {
     visit("format", self.record_format, record_format_help().c_str(),
           {.values = record_format_values(), .identity = Identity::unless_default});
     visit("fields", self.record_fields, record_fields_help().c_str(), {.placeholder = "NAMES"});
-    visit("template", self.format, chat_help("chat template").c_str(),
+    visit("template", self.format,
+          chat_help("chat template; tokenizer: the Jinja template of the tokenizer").c_str(),
           {.placeholder = chat_template_placeholder(), .identity = Identity::always});
+    visit("template_file", self.template_file,
+          chat_help("Jinja chat template in a file, instead of --template").c_str(),
+          {.placeholder = "FILE"});
     visit("mask", self.mask,
           chat_help("targets: each answer with its end token, or the targets of MiniMind").c_str(),
           {.values = {"answer", "minimind"}, .identity = Identity::always});
@@ -124,6 +130,11 @@ struct ChatConfig {
           {.placeholder = "S", .least = 0});
   }
 };
+
+/// Returns true if the template of the chats is a Jinja template, which only pack can read.
+inline bool has_jinja_template(const ChatConfig& config) {
+  return !config.template_file.empty() || config.format == text::kTokenizerTemplate;
+}
 
 struct DocumentConfig {
   std::string kind = "pretrain";

@@ -126,14 +126,14 @@ std::unique_ptr<DocumentMaker> make_document_maker(const text::Tokenizer& tokeni
   return std::make_unique<TextDocuments>(tokenizer, rules);
 }
 
-void warn_of_unknown_markers(const DocumentConfig& config, const text::Tokenizer& tokenizer) {
-  if (!chat_form(config)) return;
+void warn_of_unknown_markers(const DocumentRules& rules, const text::Tokenizer& tokenizer) {
+  if (rules.chat_template == nullptr) return;
   const std::vector<std::string_view> unknown =
-      text::missing_markers(text::chat_template(config.chat.format), tokenizer);
+      text::missing_markers(*rules.chat_template, tokenizer);
   if (unknown.empty()) return;
   log::warn(formatted(
       "--template {} writes {}, which are not tokens of the tokenizer: they become plain characters, and training refuses the set without --allow-missing-markers. Does this template belong to this tokenizer?",
-      config.chat.format, joined(unknown, " ")));
+      rules.chat_template->name, joined(unknown, " ")));
 }
 
 }  // namespace trireme::data_prep

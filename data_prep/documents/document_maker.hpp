@@ -110,6 +110,6 @@ std::unique_ptr<DocumentMaker> make_prompt_documents(const text::Tokenizer& toke
                                                      const DocumentRules& rules);
 
 /// Warns if the template writes markers that are not tokens of the tokenizer.
-void warn_of_unknown_markers(const DocumentConfig& config, const text::Tokenizer& tokenizer);
+void warn_of_unknown_markers(const DocumentRules& rules, const text::Tokenizer& tokenizer);
 
 }  // namespace trireme::data_prep

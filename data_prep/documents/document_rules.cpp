@@ -79,9 +79,33 @@ DocumentRules read_rules(const DocumentConfig& config, std::int64_t seq_len) {
   rules.augment = read_augment(config.chat);
   // The thoughts of earlier answers stay in a prompt, like in MiniMind.
   if (chat_form(config) == text::ChatForm::prompt) rules.augment.drop_empty_think = 0;
+  if (chat_form(config) && !has_jinja_template(config.chat))
+    rules.chat_template = text::shared_chat_template(config.chat.format);
   if (chat_form(config) && rules.augment.add_system > 0 && rules.augment.system_prompts.empty())
     fail(ErrorKind::data, "--system-prompts: the file has no line with text");
   return rules;
+}
+
+void use_jinja_template(DocumentRules& rules, text::Tokenizer& tokenizer) {
+  ChatConfig& chat = rules.config.chat;
+  if (!chat_form(rules.config) || !has_jinja_template(chat)) return;
+  std::map<std::string, std::string> files = tokenizer.files();
+  std::string where = "the chat template of the tokenizer";
+  if (!chat.template_file.empty()) {
+    constexpr std::size_t kMaxTemplateBytes = std::size_t{1} << 20;
+    where = chat.template_file;
+    files["chat_template.jinja"] = read_file(chat.template_file, kMaxTemplateBytes);
+    text::check_utf8(files["chat_template.jinja"], where);
+    tokenizer = text::Tokenizer::from_files(files, "--tokenizer");
+  }
+  const std::string jinja = text::jinja_of_tokenizer(files);
+  if (jinja.empty())
+    fail(ErrorKind::usage,
+         "--template tokenizer: the tokenizer has no chat template (chat_template.jinja, or "
+         "chat_template in tokenizer_config.json). Give --template-file FILE or --template NAME");
+  rules.chat_template = text::jinja_chat_template(jinja, where);
+  chat.format = rules.chat_template->name;
+  chat.template_file.clear();
 }
 
 void put_identity(const DocumentRules& rules, Json& identity) {

@@ -55,12 +55,12 @@ class PromptDocuments : public DocumentMaker {
   PromptDocuments(const text::Tokenizer& tokenizer, const DocumentRules& rules)
       : DocumentMaker(tokenizer),
         rules_(rules),
-        template_(text::chat_template(rules.config.chat.format)),
+        template_(*rules.chat_template),
         encoder_(tokenizer, text::parse_special_in_content(rules.config.chat.special_in_content)),
         reader_(text::ChatForm::prompt),
         unwritten_(template_) {
-    if (const auto id = tokenizer.bos_id()) options_.begin_token = tokenizer.token_bytes(*id);
-    if (const auto id = tokenizer.eos_id()) options_.end_token = tokenizer.token_bytes(*id);
+    if (const auto id = tokenizer.bos_id()) options_.begin_token = tokenizer.token_content(*id);
+    if (const auto id = tokenizer.eos_id()) options_.end_token = tokenizer.token_content(*id);
     options_.generation_prompt = true;
   }
 
@@ -95,7 +95,14 @@ class PromptDocuments : public DocumentMaker {
     options_.thinking = text::opens_thought(rules_.augment, draw);
     text::Conversation changed = conversations_[0];
     text::add_system_prompt(rules_.augment, draw, changed);
-    const text::RenderedChat rendered = template_.render(changed, options_);
+    text::RenderedChat rendered;
+    try {
+      rendered = template_.render(changed, options_);
+    } catch (const Error& error) {  // a Jinja template refuses the conversation
+      if (error.kind() != ErrorKind::data) throw;
+      add_bad(record, error.what(), result);
+      return false;
+    }
     if (const auto forged = encoder_.encode(rendered, encoded_)) {
       add_bad(record, formatted("a message contains the token {}", *forged), result);
       return false;

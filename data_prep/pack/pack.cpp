@@ -34,7 +34,7 @@ PackReport run_plan(const PackWork& work, PackDirectory& directory) {
   const Timer timer;
   const bool is_first = work.world.rank() == 0;
   PackReport report{.partitions = work.plan.partitions.size()};
-  if (is_first) warn_of_unknown_markers(work.config.documents, work.tokenizer);
+  if (is_first) warn_of_unknown_markers(work.rules, work.tokenizer);
   report.interrupted = directory.prepare(&work.tokenizer, work.world);
   const PackDirectoryState state = directory.look(work.world);
   report.kept = state.kept.size();
@@ -80,8 +80,10 @@ PackReport pack(const PackConfig& config, comm::Communicator* world) {
   comm::Communicator& ranks = world == nullptr ? alone : *world;
   auto [tokenizer, rules] = comm::all_or_none(ranks, [&] {
     config::throw_if_wrong(config);
-    return std::pair{load_tokenizer(config.tokenizer),
+    std::pair loaded{load_tokenizer(config.tokenizer),
                      read_rules(config.documents, config.seq_len)};
+    use_jinja_template(loaded.second, loaded.first);
+    return loaded;
   });
   PackPlan plan = plan_pack(config, rules, tokenizer, ranks);
   rules.forms = find_record_forms(plan.inputs, rules, ranks);

@@ -18,7 +18,8 @@ std::size_t begun(std::string_view text, std::string_view stop) {
 
 AnswerText::AnswerText(const text::Tokenizer& tokenizer, std::vector<std::string> stop,
                        bool skip_special_tokens)
-    : decoder_(tokenizer, skip_special_tokens), stop_(std::move(stop)) {}
+    // An answer continues the prompt, so a space at its start stays.
+    : decoder_(tokenizer, skip_special_tokens, /*begins_text=*/false), stop_(std::move(stop)) {}
 
 std::string AnswerText::push(std::uint32_t id) {
   if (stopped_) return {};

@@ -82,7 +82,7 @@ void check_options(const ServeOptions& options) {
   refuse_below("--max-queue", static_cast<double>(options.engine.max_queue), 1);
   refuse_below("--max-context", static_cast<double>(options.engine.max_context), 0);
   refuse_below("--kv-cache-mib", static_cast<double>(options.engine.kv_cache_mib), 0);
-  if (!options.model.chat_template.empty()) (void)text::chat_template(options.model.chat_template);
+  generate::check_chat_template(options.model);
   if (!options.token.empty() && !options.token_file.empty())
     fail(ErrorKind::usage, "give either --token or --token-file");
 }

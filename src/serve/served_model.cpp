@@ -30,7 +30,7 @@ ServedModel::ServedModel(ModelProperties facts, text::Tokenizer tokenizer,
   has_special_markers_ = std::any_of(added.begin(), added.end(), is_special_marker);
   sorted_tokens_ = std::make_shared<SortedTokens>(tokenizer_, kMarkers, facts_.vocab_size);
   if (facts_.chat == nullptr) return;
-  writer_.emplace(*facts_.chat, tokenizer_);
+  writer_.emplace(facts_.chat, tokenizer_);
   chat_end_tokens_ = writer_->end_tokens(facts_.end_tokens, facts_.vocab_size);
   chat_end_texts_ = writer_->end_texts(facts_.vocab_size);
 }
@@ -67,8 +67,13 @@ RenderedPrompt ServedModel::write(const ChatInput& input, bool opens_thought) co
   const text::ChatTemplate& format = writer_->format();
   if (format.calls == text::CallForm::none && !input.conversation.tools.empty())
     refuse_field("tools", formatted("tools are not supported by the chat format {}", format.name));
-  text::RenderedChat rendered =
-      writer_->render(input.conversation, input.thinking, input.generation_prompt);
+  text::RenderedChat rendered;
+  try {
+    rendered = writer_->render(input.conversation, input.thinking, input.generation_prompt);
+  } catch (const Error& error) {  // a Jinja template refuses the conversation
+    if (error.kind() != ErrorKind::data) throw;
+    refuse_field("messages", error.what());
+  }
   const bool thinks =
       format.thinking != text::ThinkingSwitch::none &&
       input.thinking.value_or(format.thinking == text::ThinkingSwitch::on_by_default);

@@ -9,6 +9,7 @@
 #include "serve/grammar/grammar_mask.hpp"
 #include "serve/openai/chat_request.hpp"
 #include "text/chat/chat_writer.hpp"
+#include "text/chat/jinja_chat.hpp"
 #include "text/tokenizer.hpp"
 
 namespace trireme::serve {
@@ -19,7 +20,7 @@ struct ModelProperties {
   std::int64_t max_context = 0;  // maximum number of prompt and answer tokens
   std::int64_t vocab_size = 0;   // rows of the embedding
   std::vector<std::uint32_t> end_tokens;
-  const text::ChatTemplate* chat = nullptr;  // chat format; null if it has none
+  text::ChatTemplatePtr chat = nullptr;  // chat format; null if it has none
 };
 
 /// A chat that was converted to a prompt of the model.

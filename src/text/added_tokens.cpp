@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
-#include "text/unicode/nfc.hpp"
 #include "text/unicode/unicode_class.hpp"
 #include "text/unicode/utf8.hpp"
 
@@ -47,12 +47,13 @@ std::size_t leading_space(std::string_view text) {
 
 }  // namespace
 
-AddedTokenMatcher::AddedTokenMatcher(const std::vector<AddedToken>& tokens, bool nfc)
-    : tokens_(tokens), nfc_(nfc) {
+AddedTokenMatcher::AddedTokenMatcher(const std::vector<AddedToken>& tokens, Normalizer normalizer)
+    : tokens_(tokens), normalizer_(std::move(normalizer)) {
   raw_.roots.fill(-1);
   normalized_.roots.fill(-1);
   for (std::size_t i = 0; i < tokens_.size(); ++i) {
-    if (nfc_ && tokens_[i].normalized) tokens_[i].content = to_nfc(tokens_[i].content);
+    if (tokens_[i].normalized) tokens_[i].content = normalizer_.apply(tokens_[i].content);
+    if (tokens_[i].content.empty()) continue;
     insert(tokens_[i].normalized ? normalized_ : raw_, static_cast<std::int32_t>(i));
   }
 }
@@ -144,23 +145,34 @@ void AddedTokenMatcher::split_by(const Trie& trie, std::string_view text,
   if (done < text.size()) parts.push_back({text.substr(done), std::nullopt});
 }
 
-void AddedTokenMatcher::split_normalized(std::string_view text, bool match,
+void AddedTokenMatcher::split_normalized(std::string_view text, bool match, bool begins_text,
                                          TextParts& parts) const {
-  if (nfc_ && !surely_nfc(text)) text = parts.normalized.emplace_back(to_nfc(text));
-  if (match && normalized_.num_first != 0) return split_by(normalized_, text, parts.list);
-  if (!text.empty()) parts.list.push_back({text, std::nullopt});
+  if (!normalizer_.surely_keeps(text))
+    text = parts.normalized.emplace_back(normalizer_.apply(text));
+  const std::size_t first = parts.list.size();
+  if (match && normalized_.num_first != 0) {
+    split_by(normalized_, text, parts.list);
+  } else if (!text.empty()) {
+    parts.list.push_back({text, std::nullopt});
+  }
+  if (begins_text && first < parts.list.size()) parts.list[first].begins_text = true;
 }
 
 void AddedTokenMatcher::split(std::string_view text, bool match, TextParts& parts) const {
-  if (!match || raw_.num_first == 0) return split_normalized(text, match, parts);
-  if (!nfc_ && normalized_.num_first == 0) return split_by(raw_, text, parts.list);
+  if (!match || raw_.num_first == 0) return split_normalized(text, match, true, parts);
+  if (normalizer_.is_identity() && normalized_.num_first == 0) {
+    const std::size_t first = parts.list.size();
+    split_by(raw_, text, parts.list);
+    if (first < parts.list.size()) parts.list[first].begins_text = true;
+    return;
+  }
   std::vector<TextPart> rough;
   split_by(raw_, text, rough);
   for (const TextPart& part : rough) {
     if (part.id) {
       parts.list.push_back(part);
     } else {
-      split_normalized(part.text, match, parts);
+      split_normalized(part.text, match, part.text.data() == text.data(), parts);
     }
   }
 }

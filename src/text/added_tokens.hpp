@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/normalizer.hpp"
 #include "text/spec/tokenizer_spec.hpp"
 
 namespace trireme::text {
@@ -16,6 +17,7 @@ namespace trireme::text {
 struct TextPart {
   std::string_view text;
   std::optional<std::uint32_t> id;
+  bool begins_text = false;  // the part is at the start of the whole text
 };
 
 /// The parts of a text in order, and storage for parts that normalization changed.
@@ -31,12 +33,12 @@ struct TextParts {
 
 /// Splits a text at added tokens: leftmost match first, then longest, with the flags single_word,
 /// lstrip and rstrip. The first pass finds tokens with normalized = false. The second pass
-/// normalizes the remaining text to NFC (if `nfc`) and finds the other tokens by their NFC.
+/// normalizes the remaining text and finds the other tokens by their normalized content.
 /// Immutable after construction and thread-safe. Source: huggingface/tokenizers 0.23,
 /// `added_vocabulary.rs`.
 class AddedTokenMatcher {
  public:
-  explicit AddedTokenMatcher(const std::vector<AddedToken>& tokens, bool nfc = false);
+  explicit AddedTokenMatcher(const std::vector<AddedToken>& tokens, Normalizer normalizer = {});
 
   /// Appends the parts of `text` (valid UTF-8) in order. If `match` is false, the result is one
   /// part, which is only normalized.
@@ -65,10 +67,11 @@ class AddedTokenMatcher {
                                               std::size_t from);
   void split_by(const Trie& trie, std::string_view text, std::vector<TextPart>& parts) const;
 
-  void split_normalized(std::string_view text, bool match, TextParts& parts) const;
+  void split_normalized(std::string_view text, bool match, bool begins_text,
+                        TextParts& parts) const;
 
-  std::vector<AddedToken> tokens_;  // normalized tokens have their NFC as content
-  bool nfc_;
+  std::vector<AddedToken> tokens_;  // the contents of normalized tokens are normalized
+  Normalizer normalizer_;
   Trie raw_;
   Trie normalized_;
 };

@@ -33,26 +33,33 @@ void WorkspacePool::give_back(std::unique_ptr<Workspace> workspace) {
 }
 
 Encoder::Encoder(const TokenizerSpec& spec)
-    : matcher_(spec.added, spec.nfc), model_(spec), split_points_(spec), steps_(spec.steps) {}
+    : matcher_(spec.added, spec.normalizer), steps_(spec.steps) {
+  if (spec.pieces) {
+    pieces_.emplace(spec);
+  } else {
+    model_.emplace(spec);
+    split_points_.emplace(spec);
+  }
+}
 
 inline void Encoder::encode_merging(std::string_view part, WordCache& cache,
                                     Workspace& work) const {
   std::uint32_t* const out = work.room_for(std::max(part.size(), WordCache::kMaxShortIds));
   std::size_t count = cache.find(part, out);
   if (count == 0) {
-    count = model_.merge(part, work.scratch, out);
+    count = model_->merge(part, work.scratch, out);
     cache.insert(part, std::span(out, count));
   }
   work.count += count;
 }
 
 void Encoder::encode_long(std::string_view word, Workspace& work) const {
-  if (const auto id = model_.whole(word)) return work.append(std::span(&*id, 1));
+  if (const auto id = model_->whole(word)) return work.append(std::span(&*id, 1));
   // With ignore_merges, a part must not get the id that it would have as a whole pre-token.
-  if (model_.has_whole() && !work.part_cache) work.part_cache.emplace();
+  if (model_->has_whole() && !work.part_cache) work.part_cache.emplace();
   WordCache& cache = work.part_cache ? *work.part_cache : work.cache;
   while (!word.empty()) {
-    const std::size_t length = split_points_.part_length(word);
+    const std::size_t length = split_points_->part_length(word);
     encode_merging(word.substr(0, length), cache, work);
     word.remove_prefix(length);
   }
@@ -63,7 +70,7 @@ inline void Encoder::encode_word(std::string_view word, Workspace& work) const {
   std::uint32_t* const out = work.room_for(std::max(word.size(), WordCache::kMaxShortIds));
   std::size_t count = work.cache.find_padded(word, out);
   if (count == 0) {
-    count = model_.encode_word(word, work.scratch, out);
+    count = model_->encode_word(word, work.scratch, out);
     work.cache.insert(word, std::span(out, count));
   }
   work.count += count;
@@ -92,12 +99,15 @@ void Encoder::encode_steps(std::span<const SplitStep> steps, std::string_view te
   }
 }
 
-void Encoder::encode(std::string_view text, bool match, Workspace& work) const {
+void Encoder::encode(std::string_view text, bool match, bool begins_text, Workspace& work) const {
   work.parts.clear();
   matcher_.split(text, match, work.parts);
   for (const TextPart& part : work.parts.list) {
     if (part.id) {
       work.append(std::span(&*part.id, 1));
+    } else if (pieces_) {
+      pieces_->encode(part.text, begins_text && part.begins_text, work.cache, work.piece_scratch,
+                      [&work](std::span<const std::uint32_t> ids) { work.append(ids); });
     } else {
       encode_steps(steps_, part.text, work);
     }

@@ -12,6 +12,7 @@
 #include "text/added_tokens.hpp"
 #include "text/bpe/bpe_model.hpp"
 #include "text/bpe/word_cache.hpp"
+#include "text/pieces/piece_encoder.hpp"
 #include "text/spec/tokenizer_spec.hpp"
 
 namespace trireme::text {
@@ -21,6 +22,7 @@ struct Workspace {
   WordCache cache;
   std::optional<WordCache> part_cache;  // for parts, if whole pre-tokens have other ids
   BpeScratch scratch;
+  PieceScratch piece_scratch;
   TextParts parts;
   std::string prefixed;
   std::vector<std::uint32_t> ids;  // the result so far; longer than `count`
@@ -56,8 +58,8 @@ class Encoder {
   explicit Encoder(const TokenizerSpec& spec);
 
   /// Appends the ids of `text` (valid UTF-8, fewer than 2^32 - 1 bytes) to `work`. `match`:
-  /// recognize added tokens in the text.
-  void encode(std::string_view text, bool match, Workspace& work) const;
+  /// recognize added tokens in the text. `begins_text`: `text` is the start of the whole text.
+  void encode(std::string_view text, bool match, bool begins_text, Workspace& work) const;
 
  private:
   void encode_word(std::string_view word, Workspace& work) const;
@@ -66,8 +68,10 @@ class Encoder {
   void encode_steps(std::span<const SplitStep> steps, std::string_view text, Workspace& work) const;
 
   AddedTokenMatcher matcher_;
-  BpeModel model_;
-  SplitPoints split_points_;
+  // Exactly one of the two kinds of models is set.
+  std::optional<PieceEncoder> pieces_;
+  std::optional<BpeModel> model_;
+  std::optional<SplitPoints> split_points_;
   std::vector<SplitStep> steps_;
 };
 

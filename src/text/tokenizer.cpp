@@ -1,6 +1,7 @@
 #include "text/tokenizer.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 #include <utility>
@@ -11,8 +12,8 @@
 #include "core/hash/xxh3.hpp"
 #include "text/encoder.hpp"
 #include "text/spec/tokenizer_spec.hpp"
+#include "text/spec/vocab_files.hpp"
 #include "text/unicode/byte_level.hpp"
-#include "text/unicode/nfc.hpp"
 #include "text/unicode/utf8.hpp"
 
 namespace trireme::text {
@@ -21,6 +22,8 @@ namespace {
 constexpr const char* kModelFile = "tokenizer.json";
 constexpr const char* kConfigFile = "tokenizer_config.json";
 constexpr const char* kTemplateFile = "chat_template.jinja";
+constexpr const char* kVocabFiles[] = {"vocab.json", "merges.txt", "added_tokens.json",
+                                       "special_tokens_map.json"};
 constexpr std::size_t kMaxTextBytes = 0xFFFFFFFE;  // positions are 32 bits
 
 /// A ByteLevel step without other steps. Such tokenizers keep their original form in the hash.
@@ -40,6 +43,23 @@ std::optional<ByteLevelForm> byte_level_form(std::span<const SplitStep> steps) {
     steps = steps.subspan(1);
   }
   return steps.empty() ? std::optional(form) : std::nullopt;
+}
+
+/// Adds the parts that only models of SentencePiece have.
+template <class Line, class Number>
+void hash_pieces(const TokenizerSpec& spec, const Line& line, const Number& number) {
+  const PieceSpec& pieces = *spec.pieces;
+  line("pieces", pieces.unigram ? "unigram" : "bpe", number(pieces.byte_fallback),
+       number(pieces.fuse_unk), pieces.unk_id ? number(*pieces.unk_id) : std::string("none"));
+  for (const double score : pieces.scores)
+    line("score", number(std::bit_cast<std::uint64_t>(score)));
+  for (const PieceStep& step : pieces.steps)
+    line("piece step", number(static_cast<int>(step.kind)), step.text,
+         number(static_cast<int>(step.prepend)), number(step.split),
+         number(static_cast<int>(step.behavior)));
+  for (const NormalizerStep& step : spec.normalizer.steps())
+    line("normalize", number(static_cast<int>(step.kind)), number(step.from.size()), step.from,
+         number(step.to.size()), step.to, number(step.left), number(step.right));
 }
 
 std::string hash_of(const TokenizerSpec& spec) {
@@ -68,7 +88,8 @@ std::string hash_of(const TokenizerSpec& spec) {
   } else {
     for (const SplitStep step : spec.steps) line("step", name_of(step));
   }
-  if (spec.nfc) line("nfc");
+  if (spec.pieces) hash_pieces(spec, line, number);
+  if (spec.normalizer.is_nfc()) line("nfc");
   for (const std::uint32_t id : spec.prefix_ids) line("before", number(id));
   for (const std::uint32_t id : spec.suffix_ids) line("after", number(id));
   return hasher.hex();
@@ -88,15 +109,16 @@ struct Tokenizer::Impl {
       std::unordered_set<std::string_view> specials;
       for (const auto& [token, id] : spec.vocab) text[id] = token;
       for (const AddedToken& token : spec.added) {  // added tokens replace model tokens
-        text[token.id] = spec.nfc && token.normalized ? to_nfc(token.content) : token.content;
+        text[token.id] = token.normalized ? spec.normalizer.apply(token.content) : token.content;
         if (token.special) specials.insert(token.content);
       }
-      // Hugging Face looks up the decoded text, so special tokens that NFC changes are not special.
+      // Hugging Face looks up the decoded text, so special tokens that the normalizer changes are
+      // not special.
       for (const AddedToken& token : spec.added)
         special[token.id] = specials.contains(text[token.id]);
       start.push_back(0);
       for (const std::string& token : text) {
-        bytes += from_byte_level(token);
+        bytes += spec.pieces ? piece_text(spec.pieces->decoder, token) : from_byte_level(token);
         start.push_back(static_cast<std::uint32_t>(bytes.size()));
       }
     }
@@ -115,6 +137,12 @@ struct Tokenizer::Impl {
        TokenizerSpec parsed)
       : files(contents), spec(std::move(parsed)), encoder(spec), table(spec), hash(hash_of(spec)) {
     for (const AddedToken& token : spec.added) added_ids.emplace(token.content, token.id);
+    if (spec.pieces) {
+      pieces.resize(spec.vocab_size);
+      for (const auto& [token, id] : spec.vocab) pieces[id] = token;
+      for (const AddedToken& token : spec.added)
+        pieces[token.id] = token.normalized ? spec.normalizer.apply(token.content) : token.content;
+    }
     const auto config = files.find(kConfigFile);
     if (config != files.end()) read_config(config->second, formatted("{}/{}", where, kConfigFile));
   }
@@ -190,6 +218,7 @@ struct Tokenizer::Impl {
   std::unordered_map<std::string, std::uint32_t> added_ids;
   Encoder encoder;
   TokenTable table;
+  std::vector<std::string> pieces;  // by id, for a model of SentencePiece
   std::string hash;
   std::string reason;  // why the tokenizer is not readable; empty: it is
   Roles roles;
@@ -204,10 +233,16 @@ Tokenizer Tokenizer::load(const std::filesystem::path& directory_or_file) {
     files[kModelFile] = read_file(directory_or_file, kMaxTokenizerFileBytes);
     return from_files(files, directory_or_file.string());
   }
-  for (const char* name : {kModelFile, kConfigFile, kTemplateFile}) {
+  const bool has_model = std::filesystem::exists(directory_or_file / kModelFile);
+  const auto read = [&](const char* name) {
     const std::filesystem::path path = directory_or_file / name;
-    if (name == kModelFile || std::filesystem::exists(path))
-      files[name] = read_file(path, kMaxTokenizerFileBytes);
+    if (std::filesystem::exists(path)) files[name] = read_file(path, kMaxTokenizerFileBytes);
+  };
+  for (const char* name : {kModelFile, kConfigFile, kTemplateFile}) read(name);
+  if (!has_model) {  // files of older tokenizers; only the result is kept
+    for (const char* name : kVocabFiles) read(name);
+    add_tokenizer_json(files, directory_or_file.string());
+    for (const char* name : kVocabFiles) files.erase(name);
   }
   return from_files(files, directory_or_file.string());
 }
@@ -235,7 +270,7 @@ std::vector<std::uint32_t> Tokenizer::encode(std::string_view utf8,
   std::unique_ptr<Workspace> work = impl_->pool.take();
   work->count = 0;
   if (options.add_special_tokens) work->append(impl_->spec.prefix_ids);
-  impl_->encoder.encode(utf8, options.match_added_tokens, *work);
+  impl_->encoder.encode(utf8, options.match_added_tokens, options.begins_text, *work);
   if (options.add_special_tokens) work->append(impl_->spec.suffix_ids);
   std::vector<std::uint32_t> ids(work->ids.begin(),
                                  work->ids.begin() + static_cast<std::ptrdiff_t>(work->count));
@@ -244,6 +279,12 @@ std::vector<std::uint32_t> Tokenizer::encode(std::string_view utf8,
 }
 
 std::string Tokenizer::decode(std::span<const std::uint32_t> ids, bool skip_special_tokens) const {
+  if (piece_decoder() != nullptr) {
+    StreamDecoder stream(*this, skip_special_tokens);
+    std::string text;
+    for (const std::uint32_t id : ids) text += stream.push(id);
+    return text += stream.finish();
+  }
   std::string bytes;
   for (const std::uint32_t id : ids) {
     if (!(skip_special_tokens && is_special(id))) bytes += impl_->table.at(id);
@@ -260,6 +301,19 @@ std::uint32_t Tokenizer::vocab_size() const {
 
 std::string_view Tokenizer::token_bytes(std::uint32_t id) const {
   return impl_->table.at(id);
+}
+
+std::string Tokenizer::token_content(std::uint32_t id) const {
+  const auto found = std::ranges::find(impl_->spec.added, id, &AddedToken::id);
+  return found != impl_->spec.added.end() ? found->content : std::string(token_bytes(id));
+}
+
+const PieceDecoder* Tokenizer::piece_decoder() const {
+  return impl_->spec.pieces ? &impl_->spec.pieces->decoder : nullptr;
+}
+
+std::string_view Tokenizer::piece(std::uint32_t id) const {
+  return id < impl_->pieces.size() ? std::string_view(impl_->pieces[id]) : std::string_view();
 }
 
 bool Tokenizer::is_special(std::uint32_t id) const {

@@ -11,18 +11,24 @@
 
 namespace trireme::text {
 
-struct AddedToken;  // tokenizer_spec.hpp
+struct AddedToken;    // tokenizer_spec.hpp
+struct PieceDecoder;  // piece_spec.hpp
 
 struct EncodeOptions {
   bool add_special_tokens = true;  // add the tokens of the post-processor
   // If false, added tokens in the text are plain text, so that a user cannot write them.
   bool match_added_tokens = true;
+  // If false, the text continues another one. Some models of SentencePiece add a space only at the
+  // start of a text.
+  bool begins_text = true;
 };
 
-/// Byte-level BPE with the ids and texts of Hugging Face `tokenizers` 0.23 for the same
-/// tokenizer.json. Immutable after load and thread-safe. Copies share the tables.
+/// Byte-level BPE, and the models of SentencePiece (BPE and Unigram), with the ids and texts of
+/// Hugging Face `tokenizers` 0.23 for the same tokenizer.json. Immutable after load and
+/// thread-safe. Copies share the tables.
 ///
-/// Supported parts; others are refused by name with Error(data):
+/// Supported parts of byte-level BPE; others are refused by name with Error(data). The README lists
+/// those of SentencePiece.
 /// - model: BPE with all 256 bytes
 /// - normalizer: null, NFC
 /// - pre-tokenizer: ByteLevel, Digits, and Split with the patterns of GPT-2, Llama 3, Qwen 2 to
@@ -34,8 +40,8 @@ struct EncodeOptions {
 ///           same time
 class Tokenizer {
  public:
-  /// Loads a directory with tokenizer.json (and optionally tokenizer_config.json and
-  /// chat_template.jinja), or a single tokenizer.json. Throws Error(data) if a file is missing,
+  /// Loads a directory with tokenizer.json, or with vocab.json and merges.txt (and optionally
+  /// tokenizer_config.json and chat_template.jinja), or a single tokenizer.json. Throws Error(data) if a file is missing,
   /// damaged or not supported.
   static Tokenizer load(const std::filesystem::path& directory_or_file);
 
@@ -61,9 +67,17 @@ class Tokenizer {
   /// Returns the highest id + 1, including added tokens.
   [[nodiscard]] std::uint32_t vocab_size() const;
 
-  /// Returns the raw bytes of a token; empty if no token has this id. Valid while a copy of the
-  /// tokenizer exists.
+  /// Returns the bytes that a token has inside a text; empty if no token has this id. Valid while a
+  /// copy of the tokenizer exists.
   [[nodiscard]] std::string_view token_bytes(std::uint32_t id) const;
+
+  /// Returns the content of an added token, which a template writes, else the bytes of the token.
+  [[nodiscard]] std::string token_content(std::uint32_t id) const;
+
+  /// Returns the rules of a model of SentencePiece for decoding; null for byte-level BPE.
+  [[nodiscard]] const PieceDecoder* piece_decoder() const;
+  /// Returns the text of a token before these rules; empty if no token has this id.
+  [[nodiscard]] std::string_view piece(std::uint32_t id) const;
 
   /// Returns true if decode skips the id on request.
   [[nodiscard]] bool is_special(std::uint32_t id) const;
@@ -95,9 +109,15 @@ class Tokenizer {
 
 /// Decodes one id at a time and never splits a character. The concatenated results of push and
 /// finish equal Tokenizer::decode of all ids. It keeps a copy of the tokenizer.
+///
+/// A run of byte tokens of SentencePiece waits for the token after it, because one invalid byte
+/// makes all bytes of the run invalid, as in Hugging Face.
 class StreamDecoder {
  public:
-  explicit StreamDecoder(const Tokenizer& tokenizer, bool skip_special_tokens = false);
+  /// `begins_text`: if false, the ids continue a text, so a space at the start of the first token
+  /// stays.
+  explicit StreamDecoder(const Tokenizer& tokenizer, bool skip_special_tokens = false,
+                         bool begins_text = true);
 
   /// Returns the text that is complete after `id`; may be empty.
   std::string push(std::uint32_t id);
@@ -106,9 +126,17 @@ class StreamDecoder {
   std::string finish();
 
  private:
+  std::string push_piece(std::uint32_t id);
+  std::string finish_bytes();
+  std::string without_cut(std::string text);
+
   Tokenizer tokenizer_;
   bool skip_special_tokens_;
-  std::string waiting_;  // at most 3 bytes between calls
+  bool begins_text_;
+  bool is_first_;            // no token was decoded yet
+  std::size_t num_cut_ = 0;  // characters removed at the start
+  bool can_cut_;             // the start of the text may continue
+  std::string waiting_;      // at most 3 bytes between calls, or a run of byte tokens
 };
 
 }  // namespace trireme::text

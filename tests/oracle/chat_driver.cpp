@@ -1,4 +1,5 @@
 // Renders and encodes chats for chat_oracle.py; not a user program.
+// TEMPLATE is a name, or "file:PATH" of a Jinja template.
 //   chat_driver TOKENIZER TEMPLATE sft|dpo text|allow|error KEPT IN.jsonl OUT.jsonl
 // KEPT is the number of tokens of a chat that get masks; 0: all. A line may have
 // "generation_prompt" and
@@ -11,11 +12,13 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
+#include "core/files/file.hpp"
 #include "core/files/json.hpp"
 #include "text/chat/chat_encoder.hpp"
 #include "text/chat/chat_reader.hpp"
 #include "text/chat/chat_targets.hpp"
 #include "text/chat/chat_template.hpp"
+#include "text/chat/jinja_chat.hpp"
 
 namespace {
 
@@ -29,16 +32,23 @@ std::vector<int> mask_of(const std::vector<text::TokenSpan>& spans, std::size_t 
   return mask;
 }
 
+text::ChatTemplatePtr template_of(const std::string& name) {
+  constexpr std::string_view kFile = "file:";
+  if (!name.starts_with(kFile)) return text::shared_chat_template(name);
+  return text::jinja_chat_template(read_file(name.substr(kFile.size())), "the template");
+}
+
 class Driver {
  public:
   Driver(const std::vector<std::string>& args)
-      : template_(text::chat_template(args[1])),
+      : shared_(template_of(args[1])),
+        template_(*shared_),
         encoder_(text::Tokenizer::load(args[0]), text::parse_special_in_content(args[3])),
         reader_(args[2] == "dpo" ? text::ChatForm::pair : text::ChatForm::conversation),
         kept_(std::stoul(args[4])) {
     const text::Tokenizer& tokenizer = encoder_.tokenizer();
-    if (const auto id = tokenizer.bos_id()) options_.begin_token = tokenizer.token_bytes(*id);
-    if (const auto id = tokenizer.eos_id()) options_.end_token = tokenizer.token_bytes(*id);
+    if (const auto id = tokenizer.bos_id()) options_.begin_token = tokenizer.token_content(*id);
+    if (const auto id = tokenizer.eos_id()) options_.end_token = tokenizer.token_content(*id);
   }
 
   Json answer(std::string line) {
@@ -53,7 +63,12 @@ class Driver {
       return Json{{"problem", problem->reason}};
     Json chats = Json::array();
     for (const text::Conversation& conversation : conversations) {
-      const text::RenderedChat rendered = template_.render(conversation, options_);
+      text::RenderedChat rendered;
+      try {
+        rendered = template_.render(conversation, options_);
+      } catch (const Error& error) {
+        return Json{{"problem", error.what()}};
+      }
       text::EncodedChat encoded;
       if (const auto forged = encoder_.encode(rendered, encoded))
         return Json{{"problem", "holds " + *forged}};
@@ -71,6 +86,7 @@ class Driver {
   }
 
  private:
+  text::ChatTemplatePtr shared_;
   const text::ChatTemplate& template_;
   text::ChatEncoder encoder_;
   text::ChatReader reader_;

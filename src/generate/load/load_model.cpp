@@ -13,8 +13,10 @@
 #include "checkpoint/maintenance/newest.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "checkpoint/tokenizer/tokenizer_check.hpp"
+#include "comm/agree.hpp"
 #include "comm/factory.hpp"
 #include "core/error.hpp"
+#include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/log.hpp"
 #include "core/process/max_threads.hpp"
@@ -129,9 +131,39 @@ text::Tokenizer tokenizer_of(const ModelSource& source) {
       formatted("{}\nThis model takes token ids only, no text", problem));
 }
 
-const text::ChatTemplate* chat_of(const ModelSource& source) {
-  return source.chat.empty() ? text::nearest_chat_template(checkpoint::jinja_of(source.files))
-                             : &text::chat_template(source.chat);
+/// Returns the format made from the Jinja template of the tokenizer; null if there is no template,
+/// or it is not supported, which is logged.
+text::ChatTemplatePtr jinja_format_of(const ModelSource& source) {
+  const std::string jinja = checkpoint::jinja_of(source.files);
+  if (jinja.empty()) return nullptr;
+  text::ChatTemplatePtr format;
+  const std::string where = formatted("{}: the chat template", source.place.string());
+  if (const auto error = comm::capture([&] { format = text::jinja_chat_template(jinja, where); }))
+    log::warn(error->what());
+  return format;
+}
+
+text::ChatTemplatePtr chat_of(const ModelSource& source) {
+  if (!source.chat.empty() && !checkpoint::is_custom_template(source.chat))
+    return text::shared_chat_template(source.chat);
+  const std::string jinja = checkpoint::jinja_of(source.files);
+  const text::ChatTemplate* named =
+      source.chat.empty() ? text::nearest_chat_template(jinja) : nullptr;
+  return named != nullptr ? text::shared_chat_template(named->name) : jinja_format_of(source);
+}
+
+/// Returns the format that the options name; null for the model's own.
+text::ChatTemplatePtr chosen_format(const ModelOptions& options) {
+  constexpr std::size_t kMaxTemplateBytes = std::size_t{1} << 20;
+  const bool is_named =
+      !options.chat_template.empty() && options.chat_template != text::kTokenizerTemplate;
+  if (!options.chat_template.empty() && !options.chat_template_file.empty())
+    fail(ErrorKind::usage, "--chat-template {} and --chat-template-file {} exclude each other",
+         options.chat_template, options.chat_template_file);
+  if (is_named) return text::shared_chat_template(options.chat_template);
+  if (options.chat_template_file.empty()) return nullptr;
+  return text::jinja_chat_template(read_file(options.chat_template_file, kMaxTemplateBytes),
+                                   options.chat_template_file);
 }
 
 }  // namespace
@@ -146,10 +178,10 @@ text::ChatWriter chat_writer_of(const LoadedModel& model) {
   if (model.chat == nullptr) {
     fail(
         ErrorKind::usage,
-        "{} has no chat format (chat.template), and the chat template of its tokenizer is none of: {}. Choose one with --chat-template",
+        "{} has no chat format (chat.template), and its tokenizer has no chat template that can be read. Choose one of {} with --chat-template, or give --chat-template-file FILE",
         model.checkpoint.string(), text::chat_template_names());
   }
-  return text::ChatWriter(*model.chat, model.tokenizer);
+  return text::ChatWriter(model.chat, model.tokenizer);
 }
 
 std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place,
@@ -185,17 +217,28 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place,
   return loaded;
 }
 
+void check_chat_template(const ModelOptions& options) {
+  (void)chosen_format(options);
+}
+
 std::unique_ptr<LoadedModel> load_model(const ModelOptions& options, int local_rank,
                                         int local_size) {
   if (options.threads < 0 || options.threads > kMaxThreads)
     fail(ErrorKind::usage, "--threads {}, must be in [0, {}]", options.threads, kMaxThreads);
-  const text::ChatTemplate* const format =
-      options.chat_template.empty() ? nullptr : &text::chat_template(options.chat_template);
+  const text::ChatTemplatePtr format = chosen_format(options);
   device::set_cpu_threads(options.threads, local_size);
   auto model = load_model(
       options.checkpoint, device::precision_dtypes(options.precision, "--precision"),
       device::choose_device(options.device, local_rank, "--device"), options.allow_older);
   if (format != nullptr) model->chat = format;
+  if (options.chat_template == text::kTokenizerTemplate) {
+    const std::string jinja = checkpoint::jinja_of(model->tokenizer.files());
+    if (jinja.empty())
+      fail(ErrorKind::usage, "--chat-template tokenizer: the tokenizer of {} has no chat template",
+           options.checkpoint);
+    model->chat = text::jinja_chat_template(
+        jinja, formatted("{}: the chat template", model->checkpoint.string()));
+  }
   return model;
 }
 

@@ -8,6 +8,7 @@
 #include "comm/communicator.hpp"
 #include "model/transformer.hpp"
 #include "text/chat/chat_writer.hpp"
+#include "text/chat/jinja_chat.hpp"
 #include "text/tokenizer.hpp"
 
 namespace trireme::generate {
@@ -24,8 +25,8 @@ struct LoadedModel {
   std::vector<std::uint32_t> end_tokens;
   std::filesystem::path checkpoint;  // checkpoint or Hugging Face directory that was loaded
   /// The chat format the model was trained with, or the known format that matches the tokenizer's
-  /// own template. Null if none is known.
-  const text::ChatTemplate* chat = nullptr;
+  /// own template, or this Jinja template itself. Null if there is none.
+  text::ChatTemplatePtr chat = nullptr;
   /// Name of the chat template used in training or import (template_of); "" if unknown.
   std::string chat_template_name = {};
 };
@@ -47,8 +48,13 @@ struct ModelOptions {
   std::int64_t threads = 0;  // 0: OMP_NUM_THREADS, else all cores
   std::string device = "auto";
   std::string precision = "fp32";
-  std::string chat_template;  // name of the chat format; "": the model's own
+  std::string chat_template;  // name of the chat format, or "tokenizer"; "": the model's own
+  std::string chat_template_file = {};  // Jinja template instead of a name
 };
+
+/// Throws Error(usage) if the options name no valid chat format, Error(data) if the file of a Jinja
+/// template is not supported.
+void check_chat_template(const ModelOptions& options);
 
 /// Loads the model that the options name, in one of `local_size` processes on this machine. Sets
 /// the number of CPU threads of this process. Throws Error(usage) for invalid options or devices.

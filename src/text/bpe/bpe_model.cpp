@@ -51,10 +51,6 @@ std::uint32_t shape(std::size_t left, std::size_t right) {
 }  // namespace
 
 BpeModel::BpeModel(const TokenizerSpec& spec) : ignore_merges_(spec.ignore_merges) {
-  for (int byte = 0; byte < 256; ++byte) {
-    byte_id_[static_cast<std::size_t>(byte)] =
-        spec.vocab.at(to_byte_level(std::string(1, static_cast<char>(byte))));
-  }
   merges_.resize(std::bit_ceil(std::max<std::size_t>(16, spec.merges.size() * 2)));
   mask_ = merges_.size() - 1;
   const std::size_t filter_bits =
@@ -70,18 +66,26 @@ BpeModel::BpeModel(const TokenizerSpec& spec) : ignore_merges_(spec.ignore_merge
     // A pair listed twice keeps its last rank.
     merges_[slot_of(key, hash)] = {key, static_cast<std::uint32_t>(rank), rule.result};
   }
+  if (!spec.pieces) set_bytes(spec);
+  if (!ignore_merges_) return;
+  for (const auto& [token, id] : spec.vocab) {
+    bool whole = true;
+    std::string bytes = spec.pieces ? token : from_byte_level(token, &whole);
+    if (whole) whole_.emplace(std::move(bytes), id);
+  }
+}
+
+void BpeModel::set_bytes(const TokenizerSpec& spec) {
+  for (int byte = 0; byte < 256; ++byte) {
+    byte_id_[static_cast<std::size_t>(byte)] =
+        spec.vocab.at(to_byte_level(std::string(1, static_cast<char>(byte))));
+  }
   byte_merges_.reserve(byte_id_.size() * byte_id_.size());
   for (const std::uint32_t left : byte_id_) {
     for (const std::uint32_t right : byte_id_) {
       const Merge& merge = find(left, right);
       byte_merges_.push_back({static_cast<std::int32_t>(merge.rank), merge.result});
     }
-  }
-  if (!ignore_merges_) return;
-  for (const auto& [token, id] : spec.vocab) {
-    bool whole = false;
-    std::string bytes = from_byte_level(token, &whole);
-    if (whole) whole_.emplace(std::move(bytes), id);
   }
 }
 
@@ -155,13 +159,33 @@ std::size_t BpeModel::merge_short(std::string_view word, std::uint32_t* out) con
 
 std::size_t BpeModel::merge_long(std::string_view word, BpeScratch& scratch,
                                  std::uint32_t* out) const {
+  const auto size = static_cast<std::uint32_t>(word.size());
+  scratch.ids.resize(size);
+  scratch.ranks.resize(size);
+  for (std::uint32_t i = 0; i < size; ++i) {
+    scratch.ids[i] = byte_id_[static_cast<unsigned char>(word[i])];
+    scratch.ranks[i] =
+        i + 1 < size ? static_cast<std::uint32_t>(byte_merge(word[i], word[i + 1]).rank) : kNone;
+  }
+  return merge_ranked(scratch, out);
+}
+
+std::size_t BpeModel::merge_ids(BpeScratch& scratch, std::uint32_t* out) const {
+  const std::size_t size = scratch.ids.size();
+  scratch.ranks.assign(size, kNone);
+  for (std::size_t i = 0; i + 1 < size; ++i)
+    scratch.ranks[i] = find(scratch.ids[i], scratch.ids[i + 1]).rank;
+  return merge_ranked(scratch, out);
+}
+
+std::size_t BpeModel::merge_ranked(BpeScratch& scratch, std::uint32_t* out) const {
   auto& ids = scratch.ids;
   auto& ranks = scratch.ranks;
   auto& previous = scratch.previous;
   auto& next = scratch.next;
   auto& heap = scratch.heap;
-  const auto size = static_cast<std::uint32_t>(word.size());
-  for (auto* values : {&ids, &ranks, &previous, &next}) values->resize(size);
+  const auto size = static_cast<std::uint32_t>(ids.size());
+  for (auto* values : {&previous, &next}) values->resize(size);
   heap.clear();
   // An entry is rank << 32 | position, so the smallest entry is the next merge. It is stale if
   // ranks[position] differs.
@@ -172,11 +196,8 @@ std::size_t BpeModel::merge_long(std::string_view word, BpeScratch& scratch,
     std::push_heap(heap.begin(), heap.end(), std::greater<>());
   };
   for (std::uint32_t i = 0; i < size; ++i) {
-    ids[i] = byte_id_[static_cast<unsigned char>(word[i])];
     previous[i] = i - 1;  // wraps around for the first position, which is never read
     next[i] = i + 1;
-    ranks[i] =
-        i + 1 < size ? static_cast<std::uint32_t>(byte_merge(word[i], word[i + 1]).rank) : kNone;
     if (ranks[i] != kNone) heap.push_back(pair_key(ranks[i], i));
   }
   std::make_heap(heap.begin(), heap.end(), std::greater<>());
@@ -227,8 +248,9 @@ SplitPoints::SplitPoints(const TokenizerSpec& spec) {
   for (const MergeRule& rule : spec.merges) {
     if (seen[rule.result]) continue;
     seen[rule.result] = true;
-    bool whole = false;
-    std::string bytes = from_byte_level(tokens[rule.result], &whole);
+    bool whole = true;
+    std::string bytes = spec.pieces ? std::string(tokens[rule.result])
+                                    : from_byte_level(tokens[rule.result], &whole);
     if (!whole) continue;  // The token is not a sequence of bytes, so merges cannot produce it.
     num_bytes += bytes.size();
     made.push_back(std::move(bytes));

@@ -20,7 +20,7 @@ struct BpeScratch {
   std::vector<std::uint64_t> heap;
 };
 
-/// Applies the merges of a byte-level BPE model to one pre-token: lowest rank first, then leftmost.
+/// Applies the merges of a BPE model to one pre-token: lowest rank first, then leftmost.
 /// Immutable after construction; each thread needs its own scratch.
 ///   time    O(n log n) for n bytes; short pre-tokens use a linear scan, which is faster for them
 /// Source: Sennrich et al., ACL 2016; huggingface/tokenizers 0.23, `models/bpe/word.rs`.
@@ -33,6 +33,11 @@ class BpeModel {
   /// Writes the ids of `word` (raw bytes, not empty, fewer than 2^32) to `out`, which must have
   /// space for one id per byte. Returns the number of ids.
   std::size_t encode_word(std::string_view word, BpeScratch& scratch, std::uint32_t* out) const;
+
+  /// Merges ids instead of the bytes of a word: `scratch.ids` holds the ids of the symbols, fewer
+  /// than 2^32. Writes the merged ids to `out`, which may be the data of `scratch.ids`, and returns
+  /// their number. For a model of SentencePiece, only this function and whole() may be used.
+  std::size_t merge_ids(BpeScratch& scratch, std::uint32_t* out) const;
 
   /// Like encode_word, but as if ignore_merges were false.
   std::size_t merge(std::string_view word, BpeScratch& scratch, std::uint32_t* out) const;
@@ -70,6 +75,8 @@ class BpeModel {
   [[nodiscard]] const ByteMerge& byte_merge(char left, char right) const noexcept;
   std::size_t merge_short(std::string_view word, std::uint32_t* out) const;
   std::size_t merge_long(std::string_view word, BpeScratch& scratch, std::uint32_t* out) const;
+  std::size_t merge_ranked(BpeScratch& scratch, std::uint32_t* out) const;
+  void set_bytes(const TokenizerSpec& spec);
 
   std::array<std::uint32_t, 256> byte_id_{};
   std::vector<ByteMerge> byte_merges_;  // [256 * 256]
@@ -79,7 +86,7 @@ class BpeModel {
   std::vector<std::uint64_t> filter_;
   int filter_shift_ = 0;
   bool ignore_merges_ = false;
-  // tokens by raw bytes, only with ignore_merges
+  // tokens by their bytes, only with ignore_merges
   std::unordered_map<std::string, std::uint32_t, WordHash, std::equal_to<>> whole_;
 };
 

@@ -8,7 +8,10 @@
 namespace trireme::text {
 namespace {
 
-constexpr EncodeOptions kPlain{.add_special_tokens = false, .match_added_tokens = false};
+/// Returns the options for text of a chat without added tokens.
+EncodeOptions plain(bool begins_text) {
+  return {.add_special_tokens = false, .match_added_tokens = false, .begins_text = begins_text};
+}
 
 /// Returns the first content that overlaps `range`; null if there is none.
 const TextRange* first_overlap(const std::vector<TextRange>& contents, TextRange range) {
@@ -92,7 +95,7 @@ std::vector<ChatEncoder::Part> ChatEncoder::split_structure(const RenderedChat& 
   // from a content.
   const auto forged = [&](const Part& part) -> const TextRange* {
     if (!part.id) return nullptr;
-    const std::string_view own = tokenizer_.token_bytes(*part.id);
+    const std::string own = tokenizer_.token_content(*part.id);
     const std::string_view whole = std::string_view(shadow.empty() ? chat.text : shadow)
                                        .substr(part.range.begin, part.range.end - part.range.begin);
     const std::size_t begin = part.range.begin + whole.find(own);
@@ -105,7 +108,7 @@ std::vector<ChatEncoder::Part> ChatEncoder::split_structure(const RenderedChat& 
       const TextRange* const content = forged(part);
       if (content == nullptr) continue;
       if (next.empty()) next = shadow.empty() ? chat.text : shadow;
-      const std::string_view own = tokenizer_.token_bytes(*part.id);
+      const std::string own = tokenizer_.token_content(*part.id);
       const std::size_t begin = next.find(own, part.range.begin);
       const std::size_t at = std::max(begin, content->begin);
       const std::size_t length = character_length(chat.text, at);
@@ -122,7 +125,7 @@ std::vector<ChatEncoder::Part> ChatEncoder::split_structure(const RenderedChat& 
 
 void ChatEncoder::encode_run(const RenderedChat& chat, TextRange run, EncodedChat& encoded) const {
   const std::string_view text = std::string_view(chat.text).substr(run.begin, run.end - run.begin);
-  const std::vector<std::uint32_t> ids = tokenizer_.encode(text, kPlain);
+  const std::vector<std::uint32_t> ids = tokenizer_.encode(text, plain(run.begin == 0));
   const auto bytes_of = [this](const std::vector<std::uint32_t>& tokens) {
     std::size_t bytes = 0;
     for (const std::uint32_t id : tokens) bytes += tokenizer_.token_bytes(id).size();
@@ -142,7 +145,8 @@ void ChatEncoder::encode_run(const RenderedChat& chat, TextRange run, EncodedCha
   std::vector<std::size_t> borders = borders_inside(chat, run);
   std::vector<std::size_t> moved;
   for (const std::size_t border : borders)
-    moved.push_back(bytes_of(tokenizer_.encode(text.substr(0, border - run.begin), kPlain)));
+    moved.push_back(
+        bytes_of(tokenizer_.encode(text.substr(0, border - run.begin), plain(run.begin == 0))));
   borders.insert(borders.begin(), run.begin);
   moved.insert(moved.begin(), 0);
   std::size_t k = 0;
@@ -170,7 +174,7 @@ std::optional<std::string> ChatEncoder::encode(const RenderedChat& chat,
       continue;
     }
     if (special_ == SpecialInContent::error) {
-      const std::string_view own = tokenizer_.token_bytes(*part.id);
+      const std::string own = tokenizer_.token_content(*part.id);
       const std::size_t begin = chat.text.find(own, part.range.begin);
       if (first_overlap(chat.contents, {begin, begin + own.size()}) != nullptr)
         return formatted("'{}'", own);

@@ -17,6 +17,10 @@ class Targets {
     for (const TextRange& answer : chat_.answers) {
       while (chat_.ends[turn].token.end < answer.end) ++turn;
       const bool line = with_line_end && chat_.ends[turn].line_end;
+      if (chat_.touching_is_target) {
+        add(touching(answer.begin), first_from(answer.end));
+        continue;
+      }
       add(first_from(answer.begin), last_until(answer.end + (line ? 1 : 0)));
     }
   }

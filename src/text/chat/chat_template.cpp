@@ -84,10 +84,15 @@ const ChatTemplate* nearest_chat_template(std::string_view jinja) {
   return nullptr;
 }
 
-const ChatTemplate& chat_template(std::string_view name) {
+const ChatTemplate* find_chat_template(std::string_view name) {
   for (const ChatTemplate& each : templates()) {
-    if (name == each.name) return each;
+    if (name == each.name) return &each;
   }
+  return nullptr;
+}
+
+const ChatTemplate& chat_template(std::string_view name) {
+  if (const ChatTemplate* found = find_chat_template(name)) return *found;
   if (name.empty())
     fail(ErrorKind::usage, "--template is missing; it must be one of: {}", chat_template_names());
   fail(ErrorKind::usage, "there is no chat template {}; it must be one of: {}", name,

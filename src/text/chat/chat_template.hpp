@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,6 +35,7 @@ struct RenderOptions {
   bool drop_empty_think = false;   // remove empty thoughts
   bool generation_prompt = false;  // end with the header of the next answer
   std::optional<bool> thinking = {};  // for the generation prompt; none: template's choice
+  bool with_date = false;             // a Jinja template may write the date of today (strftime_now)
 };
 
 /// A named chat format. The text equals, character for character, the result of apply_chat_template
@@ -48,14 +50,18 @@ struct RenderOptions {
 /// Sources: jingyaogong/minimind (commits 6e9cd28, 7da201a, 83e52f6, d65ef2c), Qwen/Qwen3-8B and
 /// meta-llama/Meta-Llama-3-8B-Instruct, `chat_template` of their tokenizer_config.json.
 struct ChatTemplate {
-  const char* name;
+  std::string name;
   std::vector<std::string_view> markers;  // texts that should be single tokens of the tokenizer
   MaskSearch search;
   CallForm calls;
   ThinkingSwitch thinking;
-  RenderedChat (*render)(const Conversation& conversation, const RenderOptions& options);
-  std::string (*jinja)();  // Jinja template with the same result (jinja.cpp)
+  std::function<RenderedChat(const Conversation& conversation, const RenderOptions& options)>
+      render;
+  std::function<std::string()> jinja;  // Jinja template with the same result (jinja.cpp)
 };
+
+/// Returns a format by name; null if there is none.
+const ChatTemplate* find_chat_template(std::string_view name);
 
 /// Returns a format by name. Throws Error(usage) that lists the names.
 const ChatTemplate& chat_template(std::string_view name);

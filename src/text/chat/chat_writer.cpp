@@ -1,15 +1,22 @@
 #include "text/chat/chat_writer.hpp"
 
 #include <algorithm>
+#include <utility>
+
+#include "core/error.hpp"
 
 namespace trireme::text {
 
 ChatWriter::ChatWriter(const ChatTemplate& format, Tokenizer tokenizer)
-    : format_(&format), encoder_(std::move(tokenizer), SpecialInContent::text) {
+    : ChatWriter(shared_chat_template(format.name), std::move(tokenizer)) {}
+
+ChatWriter::ChatWriter(ChatTemplatePtr format, Tokenizer tokenizer)
+    : format_(std::move(format)), encoder_(std::move(tokenizer), SpecialInContent::text) {
   const auto text_of = [this](std::optional<std::uint32_t> id) {
-    return id ? std::string(encoder_.tokenizer().token_bytes(*id)) : std::string();
+    return id ? encoder_.tokenizer().token_content(*id) : std::string();
   };
   options_.begin_token = text_of(encoder_.tokenizer().bos_id());
+  options_.with_date = true;
   options_.end_token = text_of(encoder_.tokenizer().eos_id());
 }
 
@@ -30,8 +37,15 @@ std::vector<std::uint32_t> ChatWriter::encode(const RenderedChat& chat) const {
 std::string ChatWriter::turn_end_text() const {
   Conversation sample;
   sample.messages.resize(2);
+  for (ChatMessage& message : sample.messages) message.content = "text";
   sample.messages[1].role = Role::assistant;
-  const RenderedChat rendered = render(sample, std::nullopt, false);
+  RenderedChat rendered;
+  try {
+    rendered = render(sample, std::nullopt, false);
+  } catch (const Error& error) {  // a Jinja template refuses the sample: its end is unknown
+    if (error.kind() != ErrorKind::data) throw;
+    return "";
+  }
   if (rendered.ends.empty()) return "";
   const TextRange end = rendered.ends.back().token;
   return rendered.text.substr(end.begin, end.end - end.begin);

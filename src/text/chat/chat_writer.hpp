@@ -7,6 +7,7 @@
 #include "text/chat/chat_encoder.hpp"
 #include "text/chat/chat_template.hpp"
 #include "text/chat/conversation.hpp"
+#include "text/chat/jinja_chat.hpp"
 
 namespace trireme::text {
 
@@ -14,6 +15,8 @@ namespace trireme::text {
 /// writes special tokens. Immutable and thread-safe.
 class ChatWriter {
  public:
+  ChatWriter(ChatTemplatePtr format, Tokenizer tokenizer);
+  /// Makes a writer for a named format.
   ChatWriter(const ChatTemplate& format, Tokenizer tokenizer);
 
   [[nodiscard]] const ChatTemplate& format() const noexcept { return *format_; }
@@ -39,7 +42,7 @@ class ChatWriter {
   [[nodiscard]] std::vector<std::string> end_texts(std::int64_t vocab_size) const;
 
  private:
-  const ChatTemplate* format_;
+  ChatTemplatePtr format_;
   ChatEncoder encoder_;
   RenderOptions options_;
 };

@@ -33,6 +33,8 @@ struct RenderedChat {
   std::vector<TextRange> untrained;  // answers without targets (ChatMessage::is_target)
   std::vector<TextRange> headers;    // headers of assistant turns, including the newline
   std::vector<TurnEnd> ends;         // ends of all turns
+  // A token that is partly outside of an answer is a target too, as in `transformers`.
+  bool touching_is_target = false;
 
   /// Returns true if the next answer begins inside a thought.
   [[nodiscard]] bool opens_thought() const { return text.ends_with(kOpenedThought); }

@@ -8,21 +8,8 @@
 namespace trireme::text::spec {
 namespace {
 
-void read_vocab(const Part& model, TokenizerSpec& spec) {
-  const SortedJson& vocab = model.at("vocab");
+void check_bytes(const Part& model, const TokenizerSpec& spec) {
   const std::string where = model.where() + ".vocab";
-  if (!vocab.is_object())
-    fail(ErrorKind::data, "{} is {}, must be an object of token: id", where, vocab.type_name());
-  spec.vocab.reserve(vocab.size());
-  std::unordered_set<std::uint32_t> ids;
-  ids.reserve(vocab.size());
-  for (const auto& [token, value] : vocab.items()) {
-    const std::uint32_t id = read_id(value, formatted("{}['{}']", where, token));
-    if (!ids.insert(id).second)
-      fail(ErrorKind::data, "{}: two tokens have the id {}, one is '{}'", where, id, token);
-    spec.vocab.emplace(token, id);
-    spec.vocab_size = std::max(spec.vocab_size, id + 1);
-  }
   for (int byte = 0; byte < 256; ++byte) {
     const std::string token = to_byte_level(std::string(1, static_cast<char>(byte)));
     if (spec.vocab.contains(token)) continue;
@@ -47,6 +34,39 @@ std::pair<std::string, std::string> read_merge(const SortedJson& merge, const st
   fail(ErrorKind::data, "{} must be two tokens: [\"a\", \"b\"] or \"a b\"", where);
 }
 
+AddedToken read_added_token(const Part& part) {
+  AddedToken token{.content = part.text("content"),
+                   .single_word = part.flag("single_word", false),
+                   .lstrip = part.flag("lstrip", false),
+                   .rstrip = part.flag("rstrip", false),
+                   .normalized = part.flag("normalized", true),
+                   .special = part.flag("special", false)};
+  if (token.content.size() > kMaxAddedTokenBytes) {
+    fail(ErrorKind::data, "{}.content has {} bytes, must have at most {}", part.where(),
+         token.content.size(), kMaxAddedTokenBytes);
+  }
+  return token;
+}
+
+}  // namespace
+
+void read_vocab_object(const Part& model, TokenizerSpec& spec) {
+  const SortedJson& vocab = model.at("vocab");
+  const std::string where = model.where() + ".vocab";
+  if (!vocab.is_object())
+    fail(ErrorKind::data, "{} is {}, must be an object of token: id", where, vocab.type_name());
+  spec.vocab.reserve(vocab.size());
+  std::unordered_set<std::uint32_t> ids;
+  ids.reserve(vocab.size());
+  for (const auto& [token, value] : vocab.items()) {
+    const std::uint32_t id = read_id(value, formatted("{}['{}']", where, token));
+    if (!ids.insert(id).second)
+      fail(ErrorKind::data, "{}: two tokens have the id {}, one is '{}'", where, id, token);
+    spec.vocab.emplace(token, id);
+    spec.vocab_size = std::max(spec.vocab_size, id + 1);
+  }
+}
+
 void read_merges(const Part& model, TokenizerSpec& spec) {
   const SortedJson& merges = model.array("merges");
   if (merges.size() > kMaxTokenId)
@@ -69,22 +89,6 @@ void read_merges(const Part& model, TokenizerSpec& spec) {
   }
 }
 
-AddedToken read_added_token(const Part& part) {
-  AddedToken token{.content = part.text("content"),
-                   .single_word = part.flag("single_word", false),
-                   .lstrip = part.flag("lstrip", false),
-                   .rstrip = part.flag("rstrip", false),
-                   .normalized = part.flag("normalized", true),
-                   .special = part.flag("special", false)};
-  if (token.content.size() > kMaxAddedTokenBytes) {
-    fail(ErrorKind::data, "{}.content has {} bytes, must have at most {}", part.where(),
-         token.content.size(), kMaxAddedTokenBytes);
-  }
-  return token;
-}
-
-}  // namespace
-
 void read_model(const Part& model, TokenizerSpec& spec) {
   // Files written before version 0.10 have no type. Only BPE has merges.
   const std::string type =
@@ -96,8 +100,9 @@ void read_model(const Part& model, TokenizerSpec& spec) {
   model.must_be_unset("end_of_word_suffix", true);
   spec.ignore_merges = model.flag("ignore_merges", false);
   // unk_token, fuse_unk and byte_fallback have no effect, because every byte has a token (checked
-  // by read_vocab).
-  read_vocab(model, spec);
+  // by check_bytes).
+  read_vocab_object(model, spec);
+  check_bytes(model, spec);
   read_merges(model, spec);
 }
 

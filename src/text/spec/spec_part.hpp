@@ -88,4 +88,34 @@ void read_pre_tokenizer(const SortedJson& value, const std::string& where, Token
 void read_post_processor(const SortedJson& value, const std::string& where, TokenizerSpec& spec);
 void check_decoder(const SortedJson& value, const std::string& where);
 
+// The same for models of SentencePiece (spec_pieces.cpp).
+
+/// Returns true if the file describes a model of SentencePiece instead of byte-level BPE.
+bool has_pieces(const Part& root);
+void read_piece_model(const Part& model, TokenizerSpec& spec);
+void read_piece_normalizer(const SortedJson& value, const std::string& where, TokenizerSpec& spec);
+void read_piece_pre_tokenizer(const SortedJson& value, const std::string& where,
+                              TokenizerSpec& spec);
+void read_piece_decoder(const SortedJson& value, const std::string& where, TokenizerSpec& spec);
+
+// Shared by both readers.
+void read_vocab_object(const Part& model, TokenizerSpec& spec);
+void read_merges(const Part& model, TokenizerSpec& spec);
+
+constexpr int kMaxDepth = 8;  // maximum nesting of Sequence
+
+/// Calls `each` for the steps of a possibly nested Sequence, in order. Null has no steps.
+template <class Each>
+void for_each_step(const SortedJson& value, const std::string& where, const char* list,
+                   const Each& each, int depth = 0) {
+  if (value.is_null()) return;
+  const Part part(value, where);
+  const std::string type = part.text("type");
+  if (type != "Sequence") return each(part, type);
+  if (depth == kMaxDepth)
+    fail(ErrorKind::data, "{} is a Sequence nested more than {} levels deep", where, kMaxDepth);
+  for (const SortedJson& inner : part.array(list))
+    for_each_step(inner, formatted("{}.{}[]", where, list), list, each, depth + 1);
+}
+
 }  // namespace trireme::text::spec

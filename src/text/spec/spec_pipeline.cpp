@@ -5,22 +5,6 @@
 namespace trireme::text::spec {
 namespace {
 
-constexpr int kMaxDepth = 8;  // maximum nesting of Sequence
-
-/// Calls `each` for the steps of a possibly nested Sequence, in order. Null has no steps.
-template <class Each>
-void for_each_step(const SortedJson& value, const std::string& where, const char* list,
-                   const Each& each, int depth = 0) {
-  if (value.is_null()) return;
-  const Part part(value, where);
-  const std::string type = part.text("type");
-  if (type != "Sequence") return each(part, type);
-  if (depth == kMaxDepth)
-    fail(ErrorKind::data, "{} is a Sequence nested more than {} levels deep", where, kMaxDepth);
-  for (const SortedJson& inner : part.array(list))
-    for_each_step(inner, formatted("{}.{}[]", where, list), list, each, depth + 1);
-}
-
 SplitStep read_split(const Part& part) {
   const std::string behavior = part.text("behavior");
   if (behavior != "Isolated")
@@ -73,7 +57,7 @@ std::uint32_t read_token_pair(const Part& part, const char* key) {
 void read_normalizer(const SortedJson& value, const std::string& where, TokenizerSpec& spec) {
   for_each_step(value, where, "normalizers", [&](const Part& part, const std::string& type) {
     if (type != "NFC") unsupported(part, type, "null, NFC, Sequence of these");
-    spec.nfc = true;
+    spec.normalizer = Normalizer::nfc_if(true);
   });
 }
 

@@ -27,12 +27,20 @@ TokenizerSpec parse_tokenizer_json(std::string_view text, std::string_view where
 
   TokenizerSpec spec;
   const auto path = [&root](const char* key) { return root.where() + "." + key; };
-  spec::read_model(root.part("model"), spec);
+  const bool pieces = spec::has_pieces(root);
+  if (pieces) spec.pieces.emplace();
+  (pieces ? spec::read_piece_model : spec::read_model)(root.part("model"), spec);
   spec::read_added_tokens(root.at("added_tokens"), path("added_tokens"), spec);
-  spec::read_normalizer(root.at("normalizer"), path("normalizer"), spec);
-  spec::read_pre_tokenizer(root.at("pre_tokenizer"), path("pre_tokenizer"), spec);
+  if (pieces) {
+    spec::read_piece_normalizer(root.at("normalizer"), path("normalizer"), spec);
+    spec::read_piece_pre_tokenizer(root.at("pre_tokenizer"), path("pre_tokenizer"), spec);
+    spec::read_piece_decoder(root.at("decoder"), path("decoder"), spec);
+  } else {
+    spec::read_normalizer(root.at("normalizer"), path("normalizer"), spec);
+    spec::read_pre_tokenizer(root.at("pre_tokenizer"), path("pre_tokenizer"), spec);
+    spec::check_decoder(root.at("decoder"), path("decoder"));
+  }
   spec::read_post_processor(root.at("post_processor"), path("post_processor"), spec);
-  spec::check_decoder(root.at("decoder"), path("decoder"));
   check_special_ids(spec, path("post_processor"));
   return spec;
 }

@@ -1,10 +1,13 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "text/normalizer.hpp"
+#include "text/pieces/piece_spec.hpp"
 #include "text/split/splitter.hpp"
 
 /// The contents of tokenizer.json that affect ids or text, checked. Unsupported parts are refused
@@ -28,12 +31,14 @@ struct MergeRule {
 };
 
 struct TokenizerSpec {
-  std::unordered_map<std::string, std::uint32_t> vocab;  // model tokens, in the byte alphabet
-  std::vector<MergeRule> merges;                         // by rank
-  bool ignore_merges = false;     // a pre-token that equals a token is not merged
-  std::vector<AddedToken> added;  // file order, one entry per content
-  bool nfc = false;               // normalize text to NFC after raw added tokens are cut out
-  std::vector<SplitStep> steps;   // pre-tokenizer: splits the text between added tokens
+  std::unordered_map<std::string, std::uint32_t>
+      vocab;                              // model tokens, in the byte alphabet (without `pieces`)
+  std::vector<MergeRule> merges;          // by rank
+  bool ignore_merges = false;             // a pre-token that equals a token is not merged
+  std::vector<AddedToken> added;          // file order, one entry per content
+  Normalizer normalizer;                  // applied after raw added tokens are cut out
+  std::vector<SplitStep> steps;           // pre-tokenizer: splits the text between added tokens
+  std::optional<PieceSpec> pieces;        // set for a model of SentencePiece; `steps` is then empty
   std::vector<std::uint32_t> prefix_ids;  // added around a text by the post-processor
   std::vector<std::uint32_t> suffix_ids;
   std::uint32_t vocab_size = 0;  // highest id + 1

@@ -26,7 +26,8 @@ constexpr std::array kCarriedFiles{checkpoint::kGenerationConfigFile, "special_t
 
 /// Values that describe the model for exports and that training does not change.
 constexpr std::array kCarriedValues{checkpoint::kChatTemplateValue,
-                                    checkpoint::kImportedTemplateValue, checkpoint::kHfFamilyValue};
+                                    checkpoint::kImportedTemplateValue,
+                                    checkpoint::kImportedJinjaValue, checkpoint::kHfFamilyValue};
 
 /// Returns the saved validation loss if the run still validates on the same data.
 ValidationLoss valid_loss_of(const RunRequest& run, const RunValues& saved, std::int64_t step) {

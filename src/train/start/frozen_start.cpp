@@ -58,9 +58,10 @@ void check_frozen_model_fits_data(const checkpoint::ModelDescription& model,
   const data::TokenSet& set = data.stream().first_set();
   const std::string where = model.place.string();
   check_frozen_tokenizer(model.files, where, need.name, set.manifest().tokenizer_hash);
-  checkpoint::check_same_template({cat("--data ", run.config.data.path), data.chat_template(),
-                                   where, checkpoint::template_of(model.values)},
-                                  run.config.data.allow_template_change);
+  checkpoint::check_same_template(
+      {cat("--data ", run.config.data.path), data.chat_template(), where,
+       checkpoint::template_of(model.values), checkpoint::jinja_name_of(model.values)},
+      run.config.data.allow_template_change);
   const std::int64_t rows = checkpoint::model_from_values(model.values, where).vocab_size;
   const auto least = static_cast<std::int64_t>(set.vocab_size());
   if (rows < least) {

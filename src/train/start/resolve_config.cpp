@@ -30,14 +30,16 @@ void check_templates(const RunStart& start, const DataConfig& config, const RunD
   const std::string model_template = checkpoint::template_of(start.values.model);
   if (start.kind == RunStart::Kind::state || start.kind == RunStart::Kind::weights) {
     checkpoint::check_same_template(
-        {cat("--data ", config.path), data.chat_template(), start.checkpoint, model_template},
+        {cat("--data ", config.path), data.chat_template(), start.checkpoint, model_template,
+         checkpoint::jinja_name_of(start.values.model)},
         allowed);
   }
   const bool by_data = !data.chat_template().empty();
   checkpoint::check_same_template(
       {cat("data.valid_path ", config.valid_path), data.valid_chat_template(),
        by_data ? cat("--data ", config.path) : start.checkpoint,
-       by_data ? data.chat_template() : model_template},
+       by_data ? data.chat_template() : model_template,
+       by_data ? std::string() : checkpoint::jinja_name_of(start.values.model)},
       allowed);
 }
 
@@ -67,8 +69,9 @@ std::string check_chat_markers(const RunData& data, bool is_allowed, RunStart::K
       data.tokenizer_files(), data.stream().first_set().directory().string());
   for (const data::TokenSet* set : sets_of(data)) {
     const std::string name = set->manifest().chat_template();
-    if (name.empty()) continue;
-    const auto missing = text::missing_markers(text::chat_template(name), tokenizer);
+    const text::ChatTemplate* format = text::find_chat_template(name);
+    if (format == nullptr) continue;  // no chats, or a Jinja template, whose markers are unknown
+    const auto missing = text::missing_markers(*format, tokenizer);
     if (missing.empty()) continue;
     const std::string what =
         formatted("{} was packed with --template {}, and its tokenizer does not have {} as {}",

@@ -6,6 +6,7 @@
 #include "core/files/json.hpp"
 #include "http/http_server.hpp"
 #include "serve/service.hpp"
+#include "text/chat/jinja_chat.hpp"
 #include "unit/http/http_client.hpp"
 #include "unit/serve/scripted_source.hpp"
 #include "unit/text/text_samples.hpp"
@@ -28,7 +29,7 @@ class ServiceServer : public ::testing::Test {
         .max_context = 1000,
         .vocab_size = vocab_size_,
         .end_tokens = {*tokenizer().eos_id()},
-        .chat = *chat_format == '\0' ? nullptr : &text::chat_template(chat_format)};
+        .chat = *chat_format == '\0' ? nullptr : text::shared_chat_template(chat_format)};
     model_ = std::make_unique<serve::ServedModel>(facts, model_tokenizer_.value_or(tokenizer()),
                                                   *source_);
     service_ = std::make_unique<serve::Service>(config);

@@ -11,7 +11,7 @@ namespace {
 /// Returns the parts in one line: tokens as [id], text unchanged, separated by bars.
 std::string split(const std::vector<AddedToken>& tokens, std::string_view text, bool nfc = false) {
   TextParts parts;
-  AddedTokenMatcher(tokens, nfc).split(text, true, parts);
+  AddedTokenMatcher(tokens, Normalizer::nfc_if(nfc)).split(text, true, parts);
   std::string line;
   for (const TextPart& part : parts.list) {
     line.append(part.id ? "[" : "|")

@@ -73,7 +73,7 @@ TEST(TokenizerSpec, RefusesByNameWhatItDoesNotSupport) {
       {"/decoder", R"({"type": "Sequence", "decoders": [{"type": "Fuse"}, {"type": "ByteLevel"}]})",
        "type 'Fuse'"},
       {"/decoder/type", R"("WordPiece")", "type 'WordPiece'"},
-      {"/model/type", R"("Unigram")", "type 'Unigram'"},
+      {"/model/type", R"("WordPiece")", "type 'WordPiece'"},
       {"/model/dropout", "0.1", "dropout = 0.1"},
       {"/model/continuing_subword_prefix", R"("##")", "continuing_subword_prefix"},
       {"/model/end_of_word_suffix", R"("</w>")", "end_of_word_suffix"},

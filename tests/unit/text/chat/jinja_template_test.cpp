@@ -1,0 +1,130 @@
+#include "text/jinja/jinja_template.hpp"
+
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+
+/// The oracle jinja_chat.py compares whole templates with Jinja2.
+namespace trireme::text::jinja {
+namespace {
+
+std::map<std::string, JinjaValue> variables() {
+  const auto json = jinja_from_json(
+      R"({"list": [1, 2, 3], "dict": {"a": 1, "b": [true, null, 1.5]}, "name": "Ann", "text": " é x "})");
+  std::map<std::string, JinjaValue> result;
+  for (const auto& [key, value] : *json->as_dict()) result[key.str().bytes()] = value;
+  return result;
+}
+
+std::string rendered(std::string_view source) {
+  return JinjaTemplate(source, "T").render(variables()).text.bytes();
+}
+
+/// Returns the message of the error, or "accepted".
+std::string refusal(std::string_view source) {
+  try {
+    (void)JinjaTemplate(source, "T").render(variables());
+  } catch (const Error& error) {
+    return error.kind() == ErrorKind::data ? error.what() : "wrong kind";
+  }
+  return "accepted";
+}
+
+TEST(JinjaTemplate, ComputesExpressionsLikePython) {
+  EXPECT_EQ(rendered("{{ 7 // 2 }} {{ -7 // 2 }} {{ -7 % 3 }} {{ 7 / 2 }} {{ 2 ** 3 }}"),
+            "3 -4 2 3.5 8");
+  EXPECT_EQ(rendered("{{ (1 + 2 * 3) ~ 'x' }} {{ not 1 == 2 }} {{ 1 < 2 < 3 }}"), "7x True True");
+  EXPECT_EQ(rendered("{{ 'a' if false }}|{{ missing }}|{{ missing or 'z' }}"), "||z");
+  EXPECT_EQ(rendered("{{ list[1:] }} {{ list[::-1] }} {{ name[-2:] }} {{ list[-1] }}"),
+            "[2, 3] [3, 2, 1] nn 3");
+  EXPECT_EQ(rendered("{{ dict }} {{ 'a' in dict }} {{ 4 not in list }}"),
+            "{'a': 1, 'b': [True, None, 1.5]} True True");
+  EXPECT_EQ(rendered("{{ dict | tojson }} {{ [1] | tojson(indent=2) }}"),
+            "{\"a\": 1, \"b\": [true, null, 1.5]} [\n  1\n]");
+  EXPECT_EQ(rendered("{{ text.strip() | length }} {{ text | trim ~ '.' }} {{ name.upper() }}"),
+            "3 é x. ANN");
+}
+
+TEST(JinjaTemplate, KeepsTheWhiteSpaceRulesOfTransformers) {
+  EXPECT_EQ(rendered("a\n  {% if true %}\nb\n  {% endif %}\nc\n"), "a\nb\nc");
+  EXPECT_EQ(rendered("a {%- if true -%} b {% endif %} c"), "ab  c");
+  EXPECT_EQ(rendered("  {#- x -#}  a  {# y #}\nb"), "a  b");
+  EXPECT_EQ(rendered("{% if true +%}\na{% endif %}"), "\na");
+  EXPECT_EQ(rendered("{% raw %}{{ x }}{% endraw %}"), "{{ x }}");
+}
+
+TEST(JinjaTemplate, ScopesOfLoopsAndMacros) {
+  EXPECT_EQ(
+      rendered("{% set x = 1 %}{% for i in list %}{% set x = x + i %}{{ x }}{% endfor %}{{ x }}"),
+      "2341");
+  EXPECT_EQ(
+      rendered(
+          "{% set ns = namespace(n=0) %}{% for i in list if i > 1 %}{% set ns.n = ns.n + i %}{% endfor %}{{ ns.n }}"),
+      "5");
+  EXPECT_EQ(
+      rendered("{% macro f(a, b='z') %}[{{ a }}{{ b }}]{% endmacro %}{{ f(1) }}{{ f(b=2, a=3) }}"),
+      "[1z][32]");
+  EXPECT_EQ(
+      rendered(
+          "{% for i in list %}{% if i == 2 %}{% continue %}{% endif %}{{ i }}{{ loop.last }}{% endfor %}"),
+      "1False3True");
+  EXPECT_EQ(rendered("{% for i in [] %}{% else %}none{% endfor %}"), "none");
+}
+
+TEST(JinjaTemplate, MarksTextOfRecordsThroughEveryOperation) {
+  for (const char* source :
+       {"<{{ name }}>", "<{{ name | upper }}>", "<{{ ('' ~ name).strip() }}>",
+        "<{{ name.split('x')[0] }}>", "<{{ ['', name] | join }}>", "<{{ name[0:3] }}>",
+        "{% set y %}<{{ name }}>{% endset %}{{ y }}", "<{{ '{}'.replace('{}', name) }}>"}) {
+    const MarkedText text = JinjaTemplate(source, "T").render(variables()).text;
+    ASSERT_EQ(text.size(), 5U) << source;
+    for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(text.is_record(i), i > 0 && i < 4) << source;
+  }
+  const MarkedText json = JinjaTemplate("{{ {'k': name} | tojson }}", "T").render(variables()).text;
+  EXPECT_EQ(json.bytes(), R"({"k": "Ann"})");
+  EXPECT_FALSE(json.is_record(2));
+  EXPECT_TRUE(json.is_record(7));
+}
+
+TEST(JinjaTemplate, FindsGenerationBlocks) {
+  const JinjaOutput output =
+      JinjaTemplate("a{% generation %}{{ name }}!{% endgeneration %}b", "T").render(variables());
+
+  EXPECT_EQ(output.text.bytes(), "aAnn!b");
+  ASSERT_EQ(output.generations.size(), 1U);
+  EXPECT_EQ(output.generations[0], std::pair(std::size_t{1}, std::size_t{5}));
+}
+
+TEST(JinjaTemplate, RefusesByLineAndColumn) {
+  struct Case {
+    const char* source;
+    const char* message;
+  };
+
+  for (const Case& c : std::initializer_list<Case>{
+           {"a\n {% include 'x' %}", "T, line 2, column 5: the block 'include' is not supported"},
+           {"{{ x | xmlattr }}", "T, line 1, column 8: the filter 'xmlattr' is not supported"},
+           {"{{ x is escaped }}", "the test 'escaped' is not supported"},
+           {"{{ list.append(1) }}", "the method append() is not supported"},
+           {"{% for a in b recursive %}{% endfor %}", "recursive loops are not supported"},
+           {"{% for a in b %}", "'{% endfor %}' is missing"},
+           {"{{ 1 + }}", "line 1, column 8"},
+           {"{{ (1 }}", "'}' was not opened"},
+           {"{{ 1 ", "the tag has no end"},
+           {"{{ 'a }}", "the text has no end"},
+           {"{% macro f() %}{% generation %}{% endgeneration %}{% endmacro %}", "in a macro"},
+           {"{{ missing.name }}", "an undefined value has no attribute 'name'"},
+           {"{{ 1 + 'a' }}", "'+' is not defined for an int and a text"},
+           {"{{ nothing() }}", "the function nothing() does not exist"},
+           {"{{ raise_exception('no') }}", "the template refuses the conversation: no"},
+           {"{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
+            "too many steps"},
+           {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "too deep"}}) {
+    EXPECT_NE(refusal(c.source).find(c.message), std::string::npos)
+        << c.source << ": " << refusal(c.source);
+  }
+  EXPECT_NE(refusal("{{ " + std::string(1000, '(')).find("nested too deep"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trireme::text::jinja
