@@ -148,10 +148,7 @@ TEST_F(Recipes, TheEmaOfTheWeightsFollowsItsFormulaOnEveryLayout) {
   const Json rank = Json::parse(read_file(path("ema") / "layout.json"))["per_rank"][0];
   EXPECT_EQ(rank["optimizer_bytes"], rank["optimizer_bytes_formula"]);
 
-  const std::vector<Arguments> layouts{{"--parallel.zero", "3"},
-                                       {"--parallel.zero", "1"},
-                                       {"--parallel.tp", "2"},
-                                       {"--parallel.pp", "2"}};
+  const std::vector<Arguments> layouts{{"--parallel.zero", "3"}, {"--parallel.tp", "2"}};
   for (const Arguments& layout : layouts) {
     const Exit two = pretrain("ema_two", with(fp64_run, layout), {.ranks = 2});
     ASSERT_EQ(two.code, 0) << two.err;
