@@ -129,9 +129,7 @@ void add_average(config::CommandLine& line) {
       .flag("--ema", settings->ema,
             "average the EMA of the weights (train.ema_decay); one checkpoint is enough")
       .flag("--allow-older", settings->allow_older, checkpoint::kAllowOlderHelp)
-      .example(
-          "trireme checkpoint average runs/a/checkpoints/step-000000800 "
-          "runs/a/checkpoints/step-000001000 -o runs/mean")
+      .example("trireme checkpoint average runs/a runs/b --weights 0.3,0.7 -o runs/mean")
       .run([settings] {
         print(checkpoint::checkpoint_average(*settings));
         return kExitDone;
