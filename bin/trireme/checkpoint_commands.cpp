@@ -2,6 +2,7 @@
 
 #include "bin/trireme/commands.hpp"
 #include "checkpoint/bench/measure.hpp"
+#include "checkpoint/maintenance/average.hpp"
 #include "checkpoint/maintenance/commands.hpp"
 #include "checkpoint/maintenance/model_path.hpp"
 #include "checkpoint/maintenance/plan_interval.hpp"
@@ -116,6 +117,25 @@ void add_reshard(config::CommandLine& line, const WorldSource& world) {
       }));
 }
 
+void add_average(config::CommandLine& line) {
+  const auto settings = std::make_shared<checkpoint::AverageCommand>();
+  line.command("checkpoint average",
+               "write the mean of the weights of several checkpoints of any layouts")
+      .positional("DIR", &settings->models, "checkpoints or run directories, two or more")
+      .option("--output,-o", &settings->output, "DIR", "run directory to write",
+              config::Need::required)
+      .option("--weights", &settings->weights, "LIST",
+              "weight of each checkpoint, such as 0.5,0.3,0.2; the sum must be 1; default: equal")
+      .flag("--ema", settings->ema,
+            "average the EMA of the weights (train.ema_decay); one checkpoint is enough")
+      .flag("--allow-older", settings->allow_older, checkpoint::kAllowOlderHelp)
+      .example("trireme checkpoint average runs/a runs/b --weights 0.3,0.7 -o runs/mean")
+      .run([settings] {
+        print(checkpoint::checkpoint_average(*settings));
+        return kExitDone;
+      });
+}
+
 void add_prune(config::CommandLine& line) {
   const auto settings = std::make_shared<checkpoint::PruneCommand>();
   line.command("checkpoint prune", "delete old checkpoints of a run that no job uses")
@@ -213,6 +233,7 @@ void add_export(config::CommandLine& line, const WorldSource& world) {
           "--format", &settings->format, checkpoint::export_formats(),
           "hf (a Hugging Face directory), gguf (one file for llama.cpp) or peft (only the adapters "
           "of a LoRA run); hf and gguf merge the adapters of a LoRA run; default: hf")
+      .flag("--ema", settings->ema, "export the EMA of the weights (train.ema_decay)")
       .flag("--adapter", settings->adapter, "for a LoRA run: same as --format peft")
       .option("--base", &settings->base, "MODEL",
               "for a LoRA run: base model of the adapters; default: `base` of the run directory")
@@ -284,6 +305,7 @@ void add_checkpoint_commands(config::CommandLine& line, const WorldSource& world
   add_list_and_verify(line, world);
   add_inspect_and_diff(line);
   add_reshard(line, world);
+  add_average(line);
   add_prune(line);
   add_bench_and_interval(line, world);
   add_export(line, world);

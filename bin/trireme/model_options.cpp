@@ -11,6 +11,7 @@ config::Command& add_model_options(config::Command& command, generate::ModelOpti
       .option("--checkpoint", &options.checkpoint, "MODEL", checkpoint::kModelPathHelp,
               need)
       .flag("--allow-older", options.allow_older, checkpoint::kAllowOlderHelp)
+      .flag("--ema", options.ema, "use the EMA of the weights (train.ema_decay)")
       .option("--threads", &options.threads, "N",
               "number of CPU threads; 0: OMP_NUM_THREADS, else all cores")
       .option("--device", &options.device, "auto|cpu|cuda", "device to run on")

@@ -138,6 +138,23 @@ std::string Checkpoint::file(const std::string& name) const {
   return content;
 }
 
+Checkpoint Checkpoint::with_ema_weights() const {
+  constexpr std::string_view kEma = "optim/ema/";
+  Checkpoint other = *this;
+  std::map<std::string, SavedTensor>& tensors = other.manifest_.tensors;
+  bool has_ema = false;
+  for (const auto& [name, tensor] : manifest_.tensors) {
+    if (!name.starts_with(kEma)) continue;
+    has_ema = true;
+    tensors.erase(name);
+    tensors[cat("param/", name.substr(kEma.size()))] = tensor;
+  }
+  if (!has_ema)
+    fail(ErrorKind::usage, "{} has no EMA of the weights: its run has train.ema_decay = 0",
+         path_.string());
+  return other;
+}
+
 std::vector<std::byte> Checkpoint::read_logical(const std::string& name) const {
   const auto found = manifest_.tensors.find(name);
   if (found == manifest_.tensors.end())

@@ -37,6 +37,10 @@ class Checkpoint {
   /// damaged.
   [[nodiscard]] std::vector<std::byte> read_logical(const std::string& name) const;
 
+  /// Returns this checkpoint with the EMA of the weights in place of the weights: "param/X" is the
+  /// tensor that the files name "optim/ema/X". Throws Error(usage) if it has no EMA.
+  [[nodiscard]] Checkpoint with_ema_weights() const;
+
  private:
   std::filesystem::path path_;
   CheckpointManifest manifest_;

@@ -80,6 +80,7 @@ struct ExportCommand {
   std::string base = {};
   std::string base_name = {};  // with format peft: base_model_name_or_path; "": base_name_of
   bool allow_older = false;
+  bool ema = false;  // export the EMA of the weights
 };
 
 /// Returns "hf|peft", the values of `--format`.

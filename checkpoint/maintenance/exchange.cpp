@@ -185,6 +185,9 @@ std::string export_command(const ExportCommand& options, comm::Communicator& wor
     fail(ErrorKind::usage, "export needs --checkpoint DIR and --output DIR");
   const ExportFormat& format = format_of(options);
   if (is_hf_directory(options.checkpoint, world)) {
+    if (options.ema)
+      fail(ErrorKind::usage, "--ema: {} is a Hugging Face directory, which has no EMA",
+           options.checkpoint);
     if (!format.whole)
       fail(ErrorKind::usage,
            "--adapter: {} is a Hugging Face directory, which contains no adapters",
@@ -193,7 +196,8 @@ std::string export_command(const ExportCommand& options, comm::Communicator& wor
     format.write({model.checkpoint(), nullptr, options}, world);
     return formatted("{} -> {}\n", options.checkpoint, options.output);
   }
-  const Checkpoint checkpoint = open_newest_good(options.checkpoint, world, options.allow_older);
+  const Checkpoint saved = open_newest_good(options.checkpoint, world, options.allow_older);
+  const Checkpoint checkpoint = options.ema ? saved.with_ema_weights() : saved;
   std::optional<TemporaryModel> base;
   if (format.whole && holds_adapters(checkpoint))
     base.emplace(options.base.empty() ? base_checkpoint_path(checkpoint) : fs::path(options.base),

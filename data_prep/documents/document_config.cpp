@@ -1,8 +1,11 @@
 #include "data_prep/documents/document_config.hpp"
 
+#include <algorithm>
+#include <map>
 #include <set>
 
 #include "core/join.hpp"
+#include "core/number.hpp"
 #include "data/shards/set_kind.hpp"
 #include "data_prep/documents/document_rules.hpp"
 #include "text/chat/chat_template.hpp"
@@ -77,6 +80,50 @@ void check_template(const ChatConfig& chat, Problems& problems) {
     problems.add(
         "--augment, --drop-empty-think and --thinking-ratio require a named chat template "
         "(--template NAME)");
+}
+
+std::string option_text(const std::string& value) {
+  return value.empty() ? "''" : value;
+}
+
+std::string option_text(bool value) {
+  return value ? "true" : "false";
+}
+
+std::string option_text(double value) {
+  return number_text(value);
+}
+
+std::string option_text(std::int64_t value) {
+  return cat(value);
+}
+
+/// Adds a problem for each option of `section` that is not the default and that only other kinds
+/// read. `checked`: options that other checks refuse.
+template <class Section>
+void refuse_unread(const Section& section, const std::set<std::string_view>& checked,
+                   const std::string& kinds, Problems& problems) {
+  const Section usual;
+  std::map<std::string, std::string> defaults;
+  Section::fields(usual,
+                  [&](const char* name, const auto& value, const char* /*help*/,
+                      const FieldTraits& /*traits*/ = {}) { defaults[name] = option_text(value); });
+  Section::fields(section, [&](const char* name, const auto& value, const char* /*help*/,
+                               const FieldTraits& /*traits*/ = {}) {
+    const std::string text = option_text(value);
+    if (text == defaults.at(name) || checked.contains(name)) return;
+    std::string option = name;
+    std::ranges::replace(option, '_', '-');
+    problems.add(formatted("--{} {} requires --kind {}", option, text, kinds));
+  });
+}
+
+/// Returns the kinds that read texts: "pretrain".
+std::string text_kind_names() {
+  std::vector<std::string_view> names;
+  for (const text::RecordKind& kind : text::record_kinds())
+    if (!kind.form) names.push_back(kind.name);
+  return joined(names, " and ");
 }
 
 void check_probability(const char* option, double value, Problems& problems) {
@@ -174,10 +221,10 @@ void check(const DocumentConfig& config, Problems& problems) {
     if (!config.chat.format.empty())
       problems.add(formatted("--template {} requires --kind {}", config.chat.format,
                              text::chat_kind_names(" and ")));
-    if (!config.chat.template_file.empty())
-      problems.add(formatted("--template-file {} requires --kind {}", config.chat.template_file,
-                             text::chat_kind_names(" and ")));
+    refuse_unread(config.chat, {"format", "fields", "template", "cut_pairs", "thinking_ratio"},
+                  text::chat_kind_names(" and "), problems);
   } else {
+    refuse_unread(config.text, {}, text_kind_names(), problems);
     check_probability("--add-system", config.chat.add_system, problems);
     check_probability("--drop-empty-think", config.chat.drop_empty_think, problems);
     check_template(config.chat, problems);

@@ -66,9 +66,12 @@ void warn_of_unknown(const std::vector<InputFile>& files, const std::vector<std:
     if (names[i] == kUnknownForm) unknown.push_back(files[i].name);
   if (unknown.empty()) return;
   log::warn(formatted(
-      "the first records of {}{} have no known record form; pack reads this input as {}. The forms are {}",
+      "the first records of {}{} have no known record form; pack reads this input as {}. {} {}",
       unknown.front(),
       unknown.size() == 1 ? "" : formatted(" and {} more inputs", unknown.size() - 1), assumed.name,
+      std::ranges::count(text::record_forms(), assumed.chats, &text::RecordForm::chats) == 1
+          ? "The only form of this kind is"
+          : "The forms are",
       text::record_form_names(assumed.chats)));
 }
 

@@ -74,6 +74,19 @@ std::string near_command(const std::vector<CommandSpec>& commands, const std::st
   return did_you_mean(word, known);
 }
 
+/// Throws Error(usage) for a command that has no manual page. The message does not list all
+/// commands, because `man` without a word prints them.
+[[noreturn]] void fail_no_page(const std::string& program, const std::vector<CommandSpec>& commands,
+                               const Words& words) {
+  const bool in_group = words.size() > 1 && is_group(commands, words[0]);
+  const std::string near =
+      is_group(commands, words[0]) && !in_group
+          ? formatted("; '{}' is a group: give one of its commands", words[0])
+          : near_command(commands, in_group ? words[0] + ' ' : "", words[in_group ? 1 : 0]);
+  fail(ErrorKind::usage, "no command '{}' has a manual page{}\nsee: {} --help", joined(words, " "),
+       near, program);
+}
+
 [[noreturn]] void fail_unknown(const CommandHelp& help, const std::string& program,
                                const std::vector<CommandSpec>& commands, const Words& arguments) {
   const bool in_group = !arguments.empty() && is_group(commands, arguments[0]);
@@ -191,8 +204,7 @@ int CommandLine::print_manual() const {
   }
   Words words = manual_words_;
   const CommandSpec* command = choose(commands, words);
-  if (command == nullptr || !words.empty())
-    fail_unknown(CommandHelp(program_), program_, commands, manual_words_);
+  if (command == nullptr || !words.empty()) fail_no_page(program_, commands, manual_words_);
   print(pages.command(*command));
   return kExitDone;
 }

@@ -28,8 +28,46 @@ DataLoader::DataLoader(const SampleStream& stream, const LoaderConfig& config)
          "data loader: micro_batch {}, rank {} of {}, prefetch {}, next sample {}: out of range",
          config.micro_batch, config.rank, config.size, config.prefetch, config.next_sample);
   }
-  micro_steps_ = accumulation_steps_of(config.global_batch, config.micro_batch, config.size);
+  make_spans();
   thread_ = std::thread([this] { produce(); });
+}
+
+void DataLoader::make_spans() {
+  const BatchPhases phases = config_.phases.value_or(BatchPhases(config_.global_batch));
+  for (const auto& [after_step, global_batch] : phases.phases()) {
+    Span span{after_step, 0, config_.next_sample, global_batch,
+              accumulation_steps_of(global_batch, config_.micro_batch, config_.size)};
+    if (!spans_.empty()) {
+      const Span& before = spans_.back();
+      const std::int64_t updates = after_step - before.first_update;
+      span.first_micro_step = before.first_micro_step + updates * before.micro_steps;
+      span.first_sample = before.first_sample + updates * before.global_batch;
+    }
+    spans_.push_back(span);
+  }
+}
+
+const DataLoader::Span& DataLoader::span_of(std::int64_t micro_step) const {
+  const auto next = std::find_if(spans_.begin() + 1, spans_.end(), [&](const Span& span) {
+    return span.first_micro_step > micro_step;
+  });
+  return *std::prev(next);
+}
+
+const DataLoader::Span& DataLoader::span_of_update(std::int64_t update) const {
+  const auto next = std::find_if(spans_.begin() + 1, spans_.end(),
+                                 [&](const Span& span) { return span.first_update > update; });
+  return *std::prev(next);
+}
+
+std::int64_t DataLoader::update_of(std::int64_t micro_step) const {
+  const Span& span = span_of(micro_step);
+  return span.first_update + (micro_step - span.first_micro_step) / span.micro_steps;
+}
+
+std::int64_t DataLoader::begin_of(std::int64_t update) const {
+  const Span& span = span_of_update(update);
+  return span.first_sample + (update - span.first_update) * span.global_batch;
 }
 
 DataLoader::~DataLoader() {
@@ -42,16 +80,19 @@ DataLoader::~DataLoader() {
 }
 
 std::int64_t DataLoader::first_sample(std::int64_t micro_step) const {
-  const std::int64_t update = micro_step / micro_steps_;
-  const std::int64_t step = micro_step % micro_steps_;
-  return config_.next_sample + update * config_.global_batch +
+  const Span& span = span_of(micro_step);
+  const std::int64_t step = (micro_step - span.first_micro_step) % span.micro_steps;
+  return begin_of(update_of(micro_step)) +
          (step * config_.size + config_.rank) * config_.micro_batch;
 }
 
 std::int64_t DataLoader::count_share(std::int64_t update) const {
+  const Span& span = span_of_update(update);
+  const std::int64_t begin =
+      span.first_micro_step + (update - span.first_update) * span.micro_steps;
   std::int64_t targets = 0;
-  for (std::int64_t step = 0; step < micro_steps_; ++step) {
-    const std::int64_t first = first_sample(update * micro_steps_ + step);
+  for (std::int64_t step = 0; step < span.micro_steps; ++step) {
+    const std::int64_t first = first_sample(begin + step);
     targets +=
         stream_.count_targets(first, std::min(config_.micro_batch, config_.end_sample - first));
   }
@@ -59,14 +100,14 @@ std::int64_t DataLoader::count_share(std::int64_t update) const {
 }
 
 std::int64_t DataLoader::samples_of(std::int64_t update) const {
-  const std::int64_t first = config_.next_sample + update * config_.global_batch;
-  return std::clamp<std::int64_t>(config_.end_sample - first, 0, config_.global_batch);
+  const std::int64_t size = span_of_update(update).global_batch;
+  return std::clamp<std::int64_t>(config_.end_sample - begin_of(update), 0, size);
 }
 
 Batch DataLoader::make(std::int64_t micro_step) const {
   Batch batch =
       stream_.make_batch(first_sample(micro_step), config_.micro_batch, config_.end_sample);
-  batch.update_samples = samples_of(micro_step / micro_steps_);
+  batch.update_samples = samples_of(update_of(micro_step));
   batch.update_batches = (batch.update_samples - 1) / config_.micro_batch + 1;
   return batch;
 }
@@ -74,8 +115,8 @@ Batch DataLoader::make(std::int64_t micro_step) const {
 void DataLoader::produce() {
   try {
     std::int64_t counted = 0;  // number of counted updates
-    for (std::int64_t micro_step = 0; samples_of(micro_step / micro_steps_) > 0; ++micro_step) {
-      for (; counted <= micro_step / micro_steps_ + 1; ++counted) {
+    for (std::int64_t micro_step = 0; samples_of(update_of(micro_step)) > 0; ++micro_step) {
+      for (; counted <= update_of(micro_step) + 1; ++counted) {
         const std::int64_t share = count_share(counted);
         const std::lock_guard lock(mutex_);
         shares_.push_back(share);
@@ -111,7 +152,7 @@ T DataLoader::take(std::deque<T>& queue) {
 }
 
 Batch DataLoader::next() {
-  TRIREME_ASSERT(samples_of(taken_ / micro_steps_) > 0);
+  TRIREME_ASSERT(samples_of(update_of(taken_)) > 0);
   Batch batch = take(ready_);
   ++taken_;
   return batch;
@@ -122,7 +163,7 @@ std::int64_t DataLoader::next_num_targets() {
 }
 
 std::int64_t DataLoader::next_sample() const {
-  const std::int64_t next = config_.next_sample + taken_ / micro_steps_ * config_.global_batch;
+  const std::int64_t next = begin_of(update_of(taken_));
   return std::min(next, std::max(config_.end_sample, config_.next_sample));
 }
 

@@ -4,9 +4,12 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <vector>
 
 #include "data/batch.hpp"
+#include "data/batch_phases.hpp"
 #include "data/order/stream.hpp"
 
 namespace trireme::data {
@@ -19,6 +22,8 @@ struct LoaderConfig {
   std::int64_t next_sample = 0;      // global sample index of the first update
   int prefetch = 4;                  // number of batches prepared in advance
   std::int64_t end_sample = kNoEnd;  // first sample after the end of the run
+  // sizes of the updates, counted from the first update of the loader; unset: global_batch
+  std::optional<BatchPhases> phases{};
 };
 
 /// Returns the gradient-accumulation steps of one update: global_batch / (micro_batch *
@@ -41,10 +46,13 @@ std::int64_t accumulation_steps_of(std::int64_t global_batch, std::int64_t micro
 /// many accumulation steps as every other update, so that all ranks enter the same collectives.
 /// Rows of padding (kNoSample), possibly whole batches of them, replace the missing samples.
 /// Without end_sample the samples never end: see SampleStream.
+///
+/// With `phases`, G and the number of accumulation steps change with the update. The samples of an
+/// update still follow those of the update before.
 class DataLoader {
  public:
   /// `stream` must outlive the loader. Throws Error(usage) if global_batch is not a multiple of
-  /// size * micro_batch.
+  /// size * micro_batch, also in each phase.
   DataLoader(const SampleStream& stream, const LoaderConfig& config);
   ~DataLoader();
   DataLoader(const DataLoader&) = delete;
@@ -68,9 +76,25 @@ class DataLoader {
   /// seconds.
   [[nodiscard]] double wait_s() const noexcept { return wait_s_; }
 
-  [[nodiscard]] std::int64_t micro_steps() const noexcept { return micro_steps_; }
+  /// Returns the accumulation steps of the update that the next batch belongs to.
+  [[nodiscard]] std::int64_t micro_steps() const noexcept { return span_of(taken_).micro_steps; }
 
  private:
+  /// Consecutive updates of one size. Counts begin at the start of the loader.
+  struct Span {
+    std::int64_t first_update = 0;
+    std::int64_t first_micro_step = 0;
+    std::int64_t first_sample = 0;
+    std::int64_t global_batch = 1;
+    std::int64_t micro_steps = 1;
+  };
+
+  void make_spans();
+  [[nodiscard]] const Span& span_of(std::int64_t micro_step) const;
+  [[nodiscard]] const Span& span_of_update(std::int64_t update) const;
+  [[nodiscard]] std::int64_t update_of(std::int64_t micro_step) const;
+  /// Returns the first sample of an update, over all ranks.
+  [[nodiscard]] std::int64_t begin_of(std::int64_t update) const;
   void produce();
   /// Returns the first sample of this rank in accumulation step `micro_step`, counted from the
   /// start.
@@ -84,7 +108,7 @@ class DataLoader {
 
   const SampleStream& stream_;
   LoaderConfig config_;
-  std::int64_t micro_steps_ = 1;
+  std::vector<Span> spans_;
   std::int64_t taken_ = 0;  // number of batches returned
   double wait_s_ = 0;
 

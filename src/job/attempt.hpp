@@ -107,6 +107,7 @@ struct AttemptEnd {
   std::string state;  // "done", "stopped", "failed"
   int exit_code = 0;
   std::int64_t step = 0;
+  std::string reason{};  // why a run that is done has not reached its last step; "": it has
 };
 
 /// The root cause of a failed attempt. If a rank failed only because it lost a peer, that rank is

@@ -111,7 +111,7 @@ void take_event(const std::string& event, double time, const Json& line, Attempt
     attempt.failure_reports.push_back(take_failure_report(line, kWhereEventLog));
   } else if (event == "end") {
     attempt.end = AttemptEnd{text(line, "state"), static_cast<int>(integer(line, "exit_code")),
-                             integer(line, "step")};
+                             integer(line, "step"), line.value("reason", "")};
     attempt.ended_at = time;
   } else if (event == "decision") {
     attempt.decision = decision_in(line);
@@ -279,7 +279,9 @@ void EventLog::failure_report(const FailureReport& failure_report, std::int64_t 
 }
 
 void EventLog::end(const AttemptEnd& end) {
-  append("end", attempt_, {{"state", end.state}, {"exit_code", end.exit_code}, {"step", end.step}});
+  Json members{{"state", end.state}, {"exit_code", end.exit_code}, {"step", end.step}};
+  if (!end.reason.empty()) members["reason"] = end.reason;
+  append("end", attempt_, members);
 }
 
 void EventLog::decision(const Decision& decision, const AttemptId& attempt_id) {

@@ -21,7 +21,7 @@
 ///   request   want, by, step
 ///   `verdict` rank, host, kind, exit_code, step, message, at (Unix time of the failure), lost: the
 ///             failure report of one rank
-///   end       state, exit_code, step
+///   end       state, exit_code, step, reason (only after an early stop)
 ///   decision  the members of Decision, with job, restart and attempt
 ///
 /// **Recovery.** After a crash, the file may end with an invalid line. Only the valid prefix

@@ -43,6 +43,10 @@ bool RunDirectory::holds_run() const {
   return is_status(status()) || holds_step(checkpoints());
 }
 
+bool RunDirectory::holds_checkpoint() const {
+  return holds_step(checkpoints());
+}
+
 bool RunDirectory::is_blank() const {
   std::error_code code;
   for (const fs::directory_entry& entry : fs::directory_iterator(root, code)) {
@@ -78,11 +82,12 @@ std::string rank_file(int rank, const std::string& extension) {
 }
 
 void write_status(const RunDirectory& folder, const std::string& state, int code, std::int64_t step,
-                  std::optional<std::int64_t> committed) {
-  const Json status{{"state", state},
-                    {"exit_code", code},
-                    {"step", step},
-                    {"committed", committed ? *committed : committed_step(folder)}};
+                  std::optional<std::int64_t> committed, const std::string& reason) {
+  Json status{{"state", state},
+              {"exit_code", code},
+              {"step", step},
+              {"committed", committed ? *committed : committed_step(folder)}};
+  if (!reason.empty()) status["reason"] = reason;
   write_file_atomic(folder.status(), status.dump() + "\n");
 }
 

@@ -63,6 +63,9 @@ struct RunDirectory {
   /// checkpoints/step-*.
   [[nodiscard]] bool holds_run() const;
 
+  /// Returns true if it has checkpoints/step-*.
+  [[nodiscard]] bool holds_checkpoint() const;
+
   /// Returns true if the directory is empty or contains only files of a start that failed early.
   [[nodiscard]] bool is_blank() const;
 
@@ -80,9 +83,10 @@ std::string rank_file(int rank, const std::string& extension);
 /// Writes status.json for scripts: {"state": "running" | "done" | "stopped" | "failed",
 /// "exit_code": N, "step": N, "committed": N}. The file is replaced atomically. `committed` is the
 /// newest step with a checkpoint (-1: none yet). If it is not given, the value of the previous
-/// status.json is kept.
+/// status.json is kept. A `reason` that is not empty becomes the member "reason".
 void write_status(const RunDirectory& folder, const std::string& state, int code, std::int64_t step,
-                  std::optional<std::int64_t> committed = std::nullopt);
+                  std::optional<std::int64_t> committed = std::nullopt,
+                  const std::string& reason = "");
 
 /// Returns the newest step that this run has committed, even if the checkpoint was deleted since
 /// then; -1: none. Reads status.json; if that fails, reads the event log.

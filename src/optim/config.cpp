@@ -96,7 +96,7 @@ void check(const OptimConfig& config, Problems& problems) {
   if (config.warmup_steps < 0)
     problems.add("optim.warmup_steps", config.warmup_steps, "must be 0 or more");
   problems.one_of("optim.name", config.name, optimizer_names());
-  problems.one_of("optim.schedule", config.schedule, schedule_names());
+  check_schedule(config, problems);
   if (const OptimizerRow* row = find_optimizer(config.name)) row->check(config, problems);
 }
 

@@ -340,7 +340,12 @@ RunReport read_run(const std::filesystem::path& directory, double now_s,
   run.layout = text_of(folder.layout());
   run.mfu_predicted = predicted_mfu_in(run.layout);
   run.distribution = text_of(folder.distribution());
-  if (run.attempts.empty()) run.notes.emplace_back("No attempt of this run has begun yet.");
+  if (run.attempts.empty())
+    run.notes.emplace_back(
+        run.state == job::kNoEventsState
+            ? "There is no journal.jsonl, so attempts, goodput and failures are not known. Imported "
+              "weights have none."
+            : "No attempt of this run has begun yet.");
   if (run.metrics.damaged_lines > 0)
     run.notes.push_back(
         formatted("{} damaged lines of metrics.jsonl were skipped; the first is line {}.",

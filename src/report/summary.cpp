@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "core/format_count.hpp"
 #include "core/number.hpp"
+#include "job/watch/run_view.hpp"
 
 namespace trireme::report {
 namespace {
@@ -31,6 +32,7 @@ std::string state_text(const std::string& state) {
   if (state == "lost") return "ended without a record of its end";
   if (state == "queued") return "waits for its next attempt";
   if (state == "new") return "has not begun";
+  if (state == job::kNoEventsState) return "has checkpoints, but no event log of its attempts";
   return "is in the state \"" + state + "\"";
 }
 

@@ -248,6 +248,9 @@ TEST_F(Begin, EveryOptimizerLearnsAndResumesBitForBit) {
     all.insert(all.end(), more.begin(), more.end());
     return trireme(all);
   };
+  const Exit same = begin("sgd_whole", {"--train.steps", "9"});
+  EXPECT_EQ(same.code, 2) << same.err;
+  expect_words(same, {"optim.name = lion", "give --init", "--data and another --run"});
   const Exit state = begin("to_lion", {"--resume", from, "--train.steps", "9"});
   EXPECT_EQ(state.code, 2) << state.err;
   expect_words(state, {"has no optim/momentum/", "--checkpoint.start weights"});

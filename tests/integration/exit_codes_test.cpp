@@ -31,10 +31,9 @@ struct Row {
   const char* program;
   Arguments command;
   Arguments arguments;
-  bool replaces_files = false;  // the output may exist: the command replaces this file
-  // The command reports problems of a later command, and exits with 2 for any of them.
-  bool reports_problems = false;
-  const char* input = nullptr;  // one line for standard input
+  bool replaces_files = false;    // the output may exist: the command replaces this file
+  bool reports_problems = false;  // the command checks a later one, and exits with 2
+  const char* input = nullptr;    // one line for standard input
 };
 
 const std::vector<Row>& rows() {
@@ -76,6 +75,7 @@ const std::vector<Row>& rows() {
       {"trireme", {"checkpoint", "inspect"}, {"<run"}},
       {"trireme", {"checkpoint", "diff"}, {"<run", "<run"}},
       {"trireme", {"checkpoint", "reshard"}, {"<run", "--ranks", "2", "--output", ">steps"}},
+      {"trireme", {"checkpoint", "average"}, {"<run", "<run", "--output", ">run"}},
       {"trireme", {"checkpoint", "prune"}, {"<run", "--dry-run"}},
       {"trireme",
        {"bench", "checkpoint"},

@@ -170,6 +170,10 @@ std::vector<const SampleSet*> SampleStream::sample_sets() const {
   return sets;
 }
 
+std::size_t SampleStream::num_phases() const {
+  return parts_->phases.size();
+}
+
 std::size_t SampleStream::num_sources() const {
   return parts_->sources.size();
 }

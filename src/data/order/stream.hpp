@@ -117,6 +117,7 @@ class SampleStream {
   /// first use. Each SampleSet is a whole epoch.
   [[nodiscard]] std::vector<const SampleSet*> sample_sets() const;
   [[nodiscard]] std::size_t num_sources() const;
+  [[nodiscard]] std::size_t num_phases() const;
 
   /// The state of the samples that a run has already used, as stored in a checkpoint.
   struct State {

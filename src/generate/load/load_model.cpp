@@ -100,6 +100,17 @@ ModelSource source_of_hf(const std::filesystem::path& folder) {
   return source;
 }
 
+ModelSource open_source(const std::filesystem::path& place, bool allow_older, bool ema) {
+  if (checkpoint::is_hf_directory(place)) {
+    if (ema)
+      fail(ErrorKind::usage, "--ema: {} is a Hugging Face directory, which has no EMA",
+           place.string());
+    return source_of_hf(place);
+  }
+  const checkpoint::Checkpoint saved = checkpoint::open_newest_good(place, allow_older);
+  return source_of(ema ? saved.with_ema_weights() : saved);
+}
+
 /// Returns the end tokens. Ids outside the embedding (as in small test models) and ids without a
 /// token are skipped, because they are never sampled.
 std::vector<std::uint32_t> end_tokens_of(const ModelSource& source,
@@ -186,10 +197,8 @@ text::ChatWriter chat_writer_of(const LoadedModel& model) {
 
 std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place,
                                         device::ParamDTypes dtypes, at::Device device,
-                                        bool allow_older) {
-  const ModelSource source = checkpoint::is_hf_directory(place)
-                                 ? source_of_hf(place)
-                                 : source_of(checkpoint::open_newest_good(place, allow_older));
+                                        bool allow_older, bool ema) {
+  const ModelSource source = open_source(place, allow_older, ema);
   std::unique_ptr<comm::Communicator> self = comm::make_world("self", {});
   auto mesh = std::make_unique<parallel::Mesh>(*self, parallel::ParallelConfig{});
   auto loaded = std::unique_ptr<LoadedModel>(new LoadedModel{std::move(self),
@@ -227,9 +236,10 @@ std::unique_ptr<LoadedModel> load_model(const ModelOptions& options, int local_r
     fail(ErrorKind::usage, "--threads {}, must be in [0, {}]", options.threads, kMaxThreads);
   const text::ChatTemplatePtr format = chosen_format(options);
   device::set_cpu_threads(options.threads, local_size);
-  auto model = load_model(
-      options.checkpoint, device::precision_dtypes(options.precision, "--precision"),
-      device::choose_device(options.device, local_rank, "--device"), options.allow_older);
+  auto model =
+      load_model(options.checkpoint, device::precision_dtypes(options.precision, "--precision"),
+                 device::choose_device(options.device, local_rank, "--device"), options.allow_older,
+                 options.ema);
   if (format != nullptr) model->chat = format;
   if (options.chat_template == text::kTokenizerTemplate) {
     const std::string jinja = checkpoint::jinja_of(model->tokenizer.files());

@@ -36,15 +36,16 @@ struct LoadedModel {
 text::ChatWriter chat_writer_of(const LoadedModel& model);
 
 /// Loads a model from `place`: a Hugging Face directory (hf_model.hpp), or a run or checkpoint
-/// (open_newest_good, with `allow_older`). Throws Error(data) if files are damaged or incomplete,
+/// (open_newest_good, with `allow_older`). With `ema`, loads the EMA of its weights. Throws Error(data) if files are damaged or incomplete,
 /// or if the tokenizer has more ids than the embedding has rows.
 std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place,
                                         device::ParamDTypes dtypes, at::Device device,
-                                        bool allow_older = false);
+                                        bool allow_older = false, bool ema = false);
 
 struct ModelOptions {
   std::string checkpoint;
   bool allow_older = false;
+  bool ema = false;          // load the EMA of the weights
   std::int64_t threads = 0;  // 0: OMP_NUM_THREADS, else all cores
   std::string device = "auto";
   std::string precision = "fp32";

@@ -184,7 +184,10 @@ Decision decide(const std::vector<Attempt>& attempts, const FinishFacts& facts) 
   decision.failures_in_a_row = failures_before(attempts, end);
   if (ending.code == kExitDone) {
     decision.failures_in_a_row = 0;
-    return ended(decision, "done", "the run has completed its last step", kExitDone);
+    const bool is_early = mine && attempts[*mine].end && !attempts[*mine].end->reason.empty();
+    return ended(decision, "done",
+                 is_early ? attempts[*mine].end->reason : "the run has completed its last step",
+                 kExitDone);
   }
   if (ending.was_asked) {
     decision.root_cause = {-1, "", "request", ending.asked_by};

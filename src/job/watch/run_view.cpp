@@ -201,6 +201,8 @@ RunView view_run(const RunDirectory& folder, double now_s, const scheduler::Sche
   } else if (!submitted.empty()) {
     view.job = submitted.back().job;
     view.state = "queued";
+  } else if (folder.holds_checkpoint()) {
+    view.state = kNoEventsState;
   }
   double job_end = kNoEnd;
   if (attempt != nullptr && attempt->start) job_end = attempt->start->job_end.value_or(kNoEnd);

@@ -12,6 +12,8 @@ namespace trireme::job {
 
 /// The scheduler's facts about two jobs of a run: the job of the newest attempt, and the newest
 /// submitted job.
+inline constexpr const char* kNoEventsState = "no events";
+
 struct RunJobs {
   bool is_active = false;      // a job has nodes, and its attempt runs or will begin soon
   bool is_closing = false;     // the newest attempt has a decision, but its job still has its nodes
@@ -48,6 +50,8 @@ std::string state_with_jobs(const std::string& state, const Attempt* newest, boo
 ///   lost               the attempt recorded no end, and the scheduler knows no running job
 ///   queued             pending, or saved and waiting, if no scheduler answers
 ///   new                the run directory exists, and nothing has begun
+///   no events          there are checkpoints, but no event log: imported weights, or journal.jsonl
+///                      was deleted
 struct RunView {
   std::string state;
   std::int64_t attempt = 0;
@@ -70,7 +74,7 @@ struct RunView {
 
   [[nodiscard]] bool has_ended() const {
     return state == "done" || state == "stopped" || state == "failed" || state == "cancelled" ||
-           state == "used up";
+           state == "used up" || state == kNoEventsState;
   }
 };
 

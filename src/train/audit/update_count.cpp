@@ -87,6 +87,8 @@ void UpdateCount::end(const UpdateResult& result) {
              passes_.activation_bytes};
   for (const optim::OptimizerSlot& slot : step_.parts().optimizer.slots())
     memory_.optimizer_bytes += static_cast<std::int64_t>(slot.flat.nbytes());
+  if (const optim::WeightAverage* average = step_.parts().average)
+    memory_.optimizer_bytes += static_cast<std::int64_t>(average->slot().flat.nbytes());
 }
 
 std::string differences(const std::vector<CollectiveRow>& counted,

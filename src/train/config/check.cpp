@@ -5,6 +5,7 @@
 #include "core/problems.hpp"
 #include "core/process/max_threads.hpp"
 #include "ops/operations.hpp"
+#include "parallel/pipeline/stage_plan.hpp"
 #include "train/config/config.hpp"
 #include "train/config/plain_ops.hpp"
 #include "train/config/profile_request.hpp"
@@ -35,6 +36,13 @@ void check_train(const TrainConfig& train, Problems& problems) {
   at_least("train.log_every", train.log_every, 0, "must be 0 (no progress line) or more");
   at_least("train.metrics_every", train.metrics_every, 1, "must be 1 or more");
   at_least("train.eval_every", train.eval_every, 0, "must be 0 (no validation) or more");
+  at_least("train.patience", train.patience, 0, "must be 0 (no early stop) or more");
+  if (train.patience > 0 && train.eval_every == 0)
+    problems.add("train.patience", train.patience, "needs validations: set train.eval_every");
+  if (!(train.ema_decay >= 0 && train.ema_decay < 1))
+    problems.add("train.ema_decay", train.ema_decay, "must be in [0, 1)");
+  if (train.eval_ema && train.ema_decay == 0)
+    problems.add("train.eval_ema", train.eval_ema, "needs train.ema_decay");
   at_least("train.max_skipped_steps", train.max_skipped_steps, 0, "must be 0 (none) or more");
   at_least("train.hash_weights_every", train.hash_weights_every, 0, "must be 0 (none) or more");
   at_least("train.num_samples", train.num_samples, 0, "must be 0 (from epochs or steps) or more");
@@ -76,6 +84,25 @@ void check_data(const DataConfig& data, Problems& problems) {
     problems.add("data.split", data.split, "cannot be combined with data.valid_path");
 }
 
+void check_batch_phases(const RunConfig& config, Problems& problems) {
+  const std::string& given = config.data.batch_phases;
+  if (given.empty()) return;
+  try {
+    const data::BatchPhases phases(given);
+    const std::int64_t first = phases.global_batch(1);
+    if (config.train.global_batch != 0 && config.train.global_batch != first)
+      problems.add("train.global_batch", config.train.global_batch,
+                   formatted("must be {}, the first size of data.batch_phases", first));
+    if (config.train.accumulation != 0)
+      problems.add("train.accumulation", config.train.accumulation,
+                   "cannot be combined with data.batch_phases");
+    if (parallel::searches_schedule(config.parallel))
+      problems.add("data.batch_phases", given, "cannot be combined with parallel.schedule = auto");
+  } catch (const Error& error) {
+    problems.add("data.batch_phases", given, error.what());
+  }
+}
+
 void check_checkpoint(const CheckpointConfig& config, Problems& problems) {
   const auto not_negative = [&](const char* key, auto value, const char* allowed) {
     if (!(value >= 0)) problems.add(cat("checkpoint.", key), value, allowed);
@@ -100,6 +127,10 @@ void check(const RunConfig& config, Problems& problems) {
   check(config.parallel, problems);
   check(config.lora, problems);
   check_data(config.data, problems);
+  check_batch_phases(config, problems);
+  if (config.train.ema_decay > 0 && config.parallel.local_steps > 1)
+    problems.add("train.ema_decay", config.train.ema_decay,
+                 "cannot be combined with parallel.local_steps of more than 1");
   check_checkpoint(config.checkpoint, problems);
 }
 

@@ -5,6 +5,7 @@
 
 #include "core/by_name.hpp"
 #include "core/own_keys.hpp"
+#include "data/batch_phases.hpp"
 #include "model/fp8_linears.hpp"
 #include "model/lora/lora_config.hpp"
 #include "optim/config.hpp"
@@ -27,6 +28,9 @@ struct TrainConfig {
   std::int64_t log_every = 10;
   std::int64_t metrics_every = 1;
   std::int64_t eval_every = 0;
+  std::int64_t patience = 0;
+  double ema_decay = 0;
+  bool eval_ema = false;
   std::int64_t threads = 0;
   bool fused_ops = true;
   std::string plain_ops;
@@ -72,6 +76,12 @@ struct TrainConfig {
     visit("metrics_every", self.metrics_every, "steps between lines of metrics.jsonl");
     visit("eval_every", self.eval_every,
           "steps between validations (needs data.valid_path or data.split); 0: no validation");
+    visit("patience", self.patience,
+          "number of validations in a row without a lower loss that end the run early; 0: never");
+    visit(
+        "ema_decay", self.ema_decay,
+        "decay of the exponential moving average (EMA) of the weights, in [0, 1), such as 0.999; checkpoints hold the EMA; 0: no EMA");
+    visit("eval_ema", self.eval_ema, "validate with the EMA of the weights");
     visit("threads", self.threads,
           "CPU threads per rank; 0: OMP_NUM_THREADS, otherwise cores / ranks of the node");
     visit("fused_ops", self.fused_ops,
@@ -108,6 +118,7 @@ struct DataConfig {
   bool allow_template_change = false;
   bool allow_missing_markers = false;
   std::string stage;
+  std::string batch_phases;
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
@@ -139,6 +150,9 @@ struct DataConfig {
     visit(
         "stage", self.stage,
         "directory on a node-local disk (such as /tmp): data sets are copied there once per node, checked, read from there and deleted at the end; empty: data sets are read in place");
+    visit(
+        "batch_phases", self.batch_phases,
+        "global batch sizes as a list of STEP:SIZE, such as 0:32,1000:64: after 1000 steps an update has 64 sequences; empty: train.global_batch for all steps");
   }
 };
 
@@ -198,6 +212,12 @@ struct RunConfig {
   DataConfig data;
   MetricsConfig metrics;
   model::LoraConfig lora;  // only for tasks that can train adapters
+
+  /// Returns the size of each update. data.batch_phases must be valid.
+  [[nodiscard]] data::BatchPhases batch_phases() const {
+    return data.batch_phases.empty() ? data::BatchPhases(train.global_batch)
+                                     : data::BatchPhases(data.batch_phases);
+  }
 };
 
 /// Adds an error for every value of `config` that is out of range.

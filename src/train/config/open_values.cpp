@@ -18,10 +18,18 @@ const std::string* saved_value(const OpenValueFacts& facts, const char* key) {
   return found == facts.saved.end() ? nullptr : &found->second;
 }
 
-std::string fill_batch(TrainConfig& train, const OpenValueFacts& facts, Problems& problems) {
+std::string fill_batch(TrainConfig& train, const std::string& phases, const OpenValueFacts& facts,
+                       Problems& problems) {
   const std::string* saved = saved_value(facts, "train.global_batch");
   if (train.global_batch == 0 && saved != nullptr)
     train.global_batch = parse_integer(*saved).value_or(0);
+  if (!phases.empty()) {
+    try {
+      train.global_batch = data::BatchPhases(phases).global_batch(1);
+    } catch (const Error&) {  // check() reports it
+    }
+    return "";
+  }
   const std::int64_t sequences = train.micro_batch * facts.data_ranks;  // per accumulation step
   const std::string factors =
       formatted("{} x train.micro_batch {}", counted(facts.data_ranks, "data-parallel rank"),
@@ -79,7 +87,7 @@ std::string fill_open_values(RunConfig& config, const OpenValueFacts& facts, Pro
     if (saved != nullptr) config.optim.min_lr = parse_number(*saved).value_or(config.optim.min_lr);
   }
   make_paths_absolute(config);
-  return fill_batch(config.train, facts, problems);
+  return fill_batch(config.train, config.data.batch_phases, facts, problems);
 }
 
 }  // namespace trireme::train

@@ -116,7 +116,7 @@ double matrix_flops(const UpdateFacts& facts) {
 double matrix_message_bytes(const UpdateFacts& facts, double state_bytes) {
   if (optim::matrix_use(facts.optim) == optim::MatrixUse::none) return 0;
   const bool moves = facts.parallel.tp * facts.shards() > 1;
-  return (moves ? 2 : 1) * state_bytes / static_cast<double>(facts.slots());
+  return (moves ? 2 : 1) * state_bytes / static_cast<double>(facts.state_slots());
 }
 
 }  // namespace trireme::train

@@ -21,7 +21,7 @@ StateBytes state_bytes(const UpdateFacts& facts, const Elements& trained) {
   return {.weights = weight_bytes(facts, trained),
           .main = facts.has_master_copy() ? own : 0,
           .grads = whole_grads ? held_elements(facts, trained, /*sharded=*/false) * main : own,
-          .optimizer = static_cast<double>(facts.slots()) * own};
+          .optimizer = static_cast<double>(facts.state_slots()) * own};
 }
 
 Elements mean_elements(const UpdateFacts& facts, double count, double experts) {
@@ -46,7 +46,7 @@ std::int64_t checkpoint_bytes(const UpdateFacts& facts) {
   constexpr std::int64_t kMainBytes = 4;  // a master weight or an element of optimizer state
   const std::int64_t trained = facts.lora.on() ? model::num_lora_parameters(facts.lora, facts.model)
                                                : facts.model.num_parameters();
-  return trained * kMainBytes * (1 + facts.slots());
+  return trained * kMainBytes * (1 + facts.state_slots());
 }
 
 }  // namespace trireme::train

@@ -37,14 +37,17 @@ UpdateFacts update_facts(const model::ModelConfig& model, const optim::OptimConf
 UpdateFacts facts_of_run(const RunConfig& config, int ranks) {
   const TrainConfig& train = config.train;
   const std::int64_t at_once = train.micro_batch * data_ranks(config.parallel, ranks);
-  return update_facts(config.model, config.optim, device::precision_dtypes(train.precision),
-                      config.parallel, ranks,
-                      {.rows = train.micro_batch,
-                       .length = train.seq_len,
-                       .micro_steps = std::max<std::int64_t>(1, train.global_batch / at_once),
-                       .path = ops::path_of(train.fused_ops && train.plain_ops.empty()),
-                       .fp8 = train.fp8_mode()},
-                      config.lora);
+  const std::int64_t batch = config.batch_phases().largest();
+  UpdateFacts facts = update_facts(
+      config.model, config.optim, device::precision_dtypes(train.precision), config.parallel, ranks,
+      {.rows = train.micro_batch,
+       .length = train.seq_len,
+       .micro_steps = std::max<std::int64_t>(1, batch / at_once),
+       .path = ops::path_of(train.fused_ops && train.plain_ops.empty()),
+       .fp8 = train.fp8_mode()},
+      config.lora);
+  facts.weight_average = train.ema_decay > 0;
+  return facts;
 }
 
 std::int64_t UpdateFacts::slots() const {

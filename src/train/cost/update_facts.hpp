@@ -28,6 +28,7 @@ struct UpdateFacts {
   int ranks = 1;
   int node_replicas = 0;        // hierarchical reduction: replicas on a node; 0: one level
   bool fused = true;            // fused kernels; their saved activations are known
+  bool weight_average = false;  // train.ema_decay: an EMA of the weights
   bool averages = false;        // local steps: this step ends with an average
   model::LoraConfig lora = {};  // on: only adapters are trained
   // Rows have different lengths, or a frozen model runs, too: values that depend on tokens have no
@@ -42,6 +43,9 @@ struct UpdateFacts {
 
   /// Returns the number of tensors of optimizer state per weight tensor.
   [[nodiscard]] std::int64_t slots() const;
+
+  /// Returns slots() and the EMA of the weights, which has the bytes of one more.
+  [[nodiscard]] std::int64_t state_slots() const { return slots() + (weight_average ? 1 : 0); }
 
   /// Returns the pipeline schedule; without a pipeline, that of one stage.
   [[nodiscard]] pipeline::Schedule schedule() const;

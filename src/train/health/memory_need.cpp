@@ -16,8 +16,9 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, device::ParamDTypes
   const model::ModelConfig& model = config.model;
   const parallel::ParallelConfig& parallel = config.parallel;
   const auto ranks = static_cast<int>(data_ranks * parallel.tp * parallel.pp);
-  const UpdateFacts facts =
+  UpdateFacts facts =
       update_facts(model, config.optim, dtypes, parallel, ranks, UpdateShape{}, config.lora);
+  facts.weight_average = config.train.ema_decay > 0;
   const MeanElements elements = mean_elements(facts);
   const StateBytes state = state_bytes(facts, elements.trained);
   const bool two_copies = facts.has_master_copy();

@@ -80,7 +80,8 @@ double optimizer_s(const train::UpdateFacts& facts, const ActionCosts& costs,
   const auto main = static_cast<double>(facts.master_size());
   const auto element = static_cast<double>(facts.compute_size());
   const double held = train::held_elements(facts, weights, facts.parallel.zero >= 1);
-  const double bytes = held * (main * (2 * (1 + static_cast<double>(facts.slots())) + 1) + element);
+  const double bytes =
+      held * (main * (2 * (1 + static_cast<double>(facts.state_slots())) + 1) + element);
   const double matrices = matrices_s(facts, costs, held);
   if (facts.parallel.offload == "optimizer" && element < main)
     return matrices + bytes / kHostBytesPerS;

@@ -117,10 +117,25 @@ std::string run_name(const SinkSetup& setup) {
   return (root.has_filename() ? root : root.parent_path()).filename().string();
 }
 
+/// Returns the beginning of the run's id, which tells runs of the same name apart.
+std::string short_id(const SinkSetup& setup) {
+  constexpr std::size_t kDigits = 8;
+  return setup.run_id.substr(0, kDigits);
+}
+
+/// Returns the labels of all metrics. Without a job, the id of the run makes them unique.
+std::string labels_of(const SinkSetup& setup) {
+  std::string labels =
+      formatted("run=\"{}\",job=\"{}\"", escaped(run_name(setup)), escaped(setup.job));
+  if (setup.job.empty() && !setup.run_id.empty())
+    labels += formatted(",run_id=\"{}\"", escaped(short_id(setup)));
+  return labels;
+}
+
 }  // namespace
 
 PrometheusText::PrometheusText(const SinkSetup& setup)
-    : labels_(formatted("run=\"{}\",job=\"{}\"", escaped(run_name(setup)), escaped(setup.job))),
+    : labels_(labels_of(setup)),
       attempt_(setup.attempt),
       total_steps_(setup.total_steps),
       last_step_(setup.first_step),
@@ -250,7 +265,9 @@ void PrometheusSink::write(const MetricsLine& line) {
 
 PrometheusFileSink::PrometheusFileSink(const SinkSetup& setup)
     : file_(std::filesystem::path(setup.own<Config>().textfile) /
-            cat("trireme-", setup.job.empty() ? run_name(setup) : setup.job, ".prom")),
+            formatted("trireme-{}.prom", setup.job.empty()
+                                             ? formatted("{}-{}", run_name(setup), short_id(setup))
+                                             : setup.job)),
       text_(setup) {
   write_file_atomic(file_, text_.text());
 }

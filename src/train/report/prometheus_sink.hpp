@@ -82,7 +82,7 @@ class PrometheusFileSink final : public MetricsSink {
     static void fields(Self& self, Visit&& visit) {
       visit(
           "textfile", self.textfile,
-          "directory of the node exporter's textfile collector, for trireme-JOB.prom; empty: off");
+          "directory of the node exporter's textfile collector, for trireme-JOB.prom (without a job: trireme-NAME-ID.prom); empty: off");
     }
 
     [[nodiscard]] bool on() const { return !textfile.empty(); }

@@ -130,7 +130,7 @@ bool take_steps(TrainingRun& run) {
   const RunConfig& config = run.config();
   TrainerServices& services = run.services;
   if (run.beginning.has_training_state && is_validation_due(run) && !validate(run)) return true;
-  while (run.progress.step < config.train.steps) {
+  while (run.progress.step < config.train.steps && !services.early_stop.is_due()) {
     if (run.record.lock() != nullptr) run.record.lock()->check();
     const StopRequests::Request request = services.requests.poll();
     const std::int64_t step_before = run.progress.step;
@@ -149,7 +149,7 @@ bool take_steps(TrainingRun& run) {
     if (result.stop || cancelled) return true;
     // Validate before the save, because the checkpoint holds the validation loss.
     if (is_validation_due(run) && !validate(run)) return true;
-    const bool is_last = run.progress.step == config.train.steps;
+    const bool is_last = run.progress.step == config.train.steps || services.early_stop.is_due();
     if (is_last || is_due(run.progress.step, config.checkpoint.every) || result.save) {
       complete_chain(run);
       save(run);
@@ -179,8 +179,10 @@ void log_summary(const TrainingRun& run, bool done) {
   run.services.metrics.write(closing);
   if (run.world().rank() != 0) return;
   const job::RunDirectory& folder = run.request.folder;
+  const EarlyStop& early_stop = run.services.early_stop;
   const std::string how =
-      done ? "done" : formatted("stopped on request ({})", run.services.requests.reason());
+      done ? early_stop.is_due() ? cat("done, ", early_stop.reason()) : "done"
+           : formatted("stopped on request ({})", run.services.requests.reason());
   const std::string newest =
       checkpoint::list_steps(folder.checkpoints()).empty()
           ? "no checkpoint yet"
@@ -208,7 +210,8 @@ void log_summary(const TrainingRun& run, bool done) {
 
 int train(TrainingRun& run) {
   TrainerServices& services = run.services;
-  const bool has_work = run.progress.step < run.config().train.steps || is_validation_due(run);
+  const bool has_work = is_validation_due(run) || (run.progress.step < run.config().train.steps &&
+                                                   !services.early_stop.is_due());
   post_vote(run, {.stop = has_work && services.requests.stop_requested()});
   if (take_vote(run).stop) {
     services.requests.fulfilled(/*stopped=*/true);
@@ -230,12 +233,14 @@ int train(TrainingRun& run) {
   show_last_metrics(run);
   // Remove the request files even if the run ended before it read them.
   services.requests.fulfilled(/*stopped=*/true);
-  const bool done = run.progress.step >= run.config().train.steps && !is_validation_due(run);
+  const bool early = services.early_stop.is_due();
+  const bool done =
+      (early || run.progress.step >= run.config().train.steps) && !is_validation_due(run);
   if (!done && services.requests.requested_by() != asked_by)  // STOP came during the save
     run.record.requested("stop", services.requests.requested_by());
   log_summary(run, done);
   services.files.drain();
-  run.record.ended(done);
+  run.record.ended(done, done && early ? services.early_stop.reason() : "");
   return done ? kExitDone : kExitStopped;
 }
 

@@ -152,6 +152,7 @@ void record_layout(TrainingRun& run, const UpdateCount& count,
                     ops::path_of(config.train.fused_ops && config.train.plain_ops.empty()),
                     config.train.fp8_mode()},
                    config.lora);
+  facts.weight_average = config.train.ema_decay > 0;
   facts.tokens_vary =
       run.model.objective->term() != objective::LossTerm::target || run.model.frozen != nullptr;
   run.schedule_recorded = run.model.step.schedules().ran_found();

@@ -116,14 +116,14 @@ void RunRecord::requested(const std::string& want, const std::string& by) {
   warn_on_error([&] { event_log_->request({want, by, step_}); });
 }
 
-void RunRecord::end(const char* state, int code) {
+void RunRecord::end(const char* state, int code, const std::string& reason) {
   if (!may_write()) return;
-  warn_on_error([&] { event_log_->end({state, code, step_}); });
-  job::write_status(run_.folder, state, code, step_);
+  warn_on_error([&] { event_log_->end({state, code, step_, reason}); });
+  job::write_status(run_.folder, state, code, step_, std::nullopt, reason);
 }
 
-void RunRecord::ended(bool done) {
-  end(done ? "done" : "stopped", done ? kExitDone : kExitStopped);
+void RunRecord::ended(bool done, const std::string& reason) {
+  end(done ? "done" : "stopped", done ? kExitDone : kExitStopped, reason);
 }
 
 int RunRecord::stopped_before_first_step() {

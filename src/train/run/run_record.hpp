@@ -43,7 +43,10 @@ class RunRecord {
 
   /// Records a request ("stop" or "save") and its source. Rank 0.
   void requested(const std::string& want, const std::string& by);
-  void ended(bool done);
+
+  /// Records the end of the attempt. `reason`: why a run that is done has not reached its last
+  /// step; "" otherwise. Rank 0.
+  void ended(bool done, const std::string& reason = "");
 
   /// Records a stop before the first step (StoppedEarly on all ranks). Returns kExitStopped.
   [[nodiscard]] int stopped_before_first_step();
@@ -57,7 +60,7 @@ class RunRecord {
   void claim_directory();
   void release_directory();
   void start(std::int64_t own_step, std::map<std::string, std::string> hashes);
-  void end(const char* state, int code);
+  void end(const char* state, int code, const std::string& reason = "");
   void show(const char* state, int code, std::int64_t committed);
   [[nodiscard]] bool may_write();
 

@@ -24,6 +24,7 @@
 #include "device/device.hpp"
 #include "device/torch_errors.hpp"
 #include "job/doctor/findings.hpp"
+#include "optim/schedule.hpp"
 #include "train/audit/distribution_record.hpp"
 #include "train/health/memory_advice.hpp"
 #include "train/health/memory_need.hpp"
@@ -157,14 +158,17 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
                       format_count(static_cast<double>(config.model.num_parameters()))));
   if (!batch_note.empty()) log::info(batch_note);
   const bool pairs = run.data.stream().samples_are_pairs();
+  const data::BatchPhases phases = config.batch_phases();
+  const std::int64_t batch = phases.global_batch(run.progress.step + 1);
   log::info(formatted(
-      "global batch {} = {} x {} x {} of {} tokens{}; {}{}", train.global_batch,
+      "global batch {}{} = {} x {} x {} of {} tokens{}; {}{}", batch,
+      phases.phases().size() > 1 ? " (the next step)" : "",
       counted(run.model.mesh.size(parallel::Axis::dp), "data rank"),
       counted(train.micro_batch,
               pairs ? data::set_kind(run.data.stream().first_set().kind()).document : "sequence"),
       counted(run.micro_steps(), "accumulation step"), train.seq_len,
       pairs ? " a side at most" : "", run.data.size_text(), config.data.path));
-  const double tokens = static_cast<double>(train.global_batch * train.seq_len) * (pairs ? 2 : 1);
+  const double tokens = static_cast<double>(batch * train.seq_len) * (pairs ? 2 : 1);
   log::info(formatted("steps {} to {} ({}{} tokens per step), run directory {}", run.progress.step,
                       train.steps, pairs ? "at most " : "", format_count(tokens),
                       run.request.folder.root.string()));
@@ -248,9 +252,11 @@ std::string divergence_advice(const RunRequest& run) {
                                                    checkpoint::step_directory_name(steps.front()))
                                                       .string()));
   command += formatted(" --run {}", shell_word(next_folder(folder.root).string()));
-  command += formatted(" --optim.lr {}", number_text(lr));
+  command += config.optim.schedule == optim::kPiecewiseSchedule
+                 ? formatted(" --optim.points {}", optim::scaled_points(config.optim, 0.5))
+                 : formatted(" --optim.lr {}", number_text(lr));
   if (config.optim.min_lr > lr) command += formatted(" --optim.min_lr {}", number_text(lr));
-  if (steps.empty()) {
+  if (steps.empty() && config.optim.schedule != optim::kPiecewiseSchedule) {
     const std::int64_t warmup = std::max(2 * config.optim.warmup_steps, kLeastWarmup);
     command += formatted(" --optim.warmup_steps {}", warmup);
   }

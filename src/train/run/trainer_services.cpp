@@ -35,6 +35,7 @@ TrainerServices::TrainerServices(const RunRequest& run, const RunData& data, con
       vote(run.ranks.world),
       chain(run.folder.chain(), run.ranks.world.rank() == 0, &files),
       skipped(run.folder, run.ranks.world.rank(), run.config.train.max_skipped_steps),
+      early_stop(run.config.train.patience),
       time_limit(job::job_end_from_environment(), static_cast<double>(model.state_bytes())),
       requests(run.folder, run.ranks.world.rank() == 0, time_limit,
                scheduler::job_end_from_scheduler),
@@ -86,12 +87,14 @@ void TrainerServices::restore(const RunRequest& run, const StartState& beginning
   // A new run does not count the skipped steps of the run that its checkpoint comes from.
   if (run.start.kind == RunStart::Kind::resume_run && saved.skipped_in_a_row)
     skipped.restore(number_in(saved, &RunValues::skipped_in_a_row, 0, step));
+  if (beginning.valid_data_is_same) early_stop.restore(saved);
   metrics.restore_windows(saved.loss_spikes.value_or(""), saved.grad_norm_spikes.value_or(""));
 }
 
 void TrainerServices::put_history(RunValues& values) const {
   values.chain = chain.value();
   values.skipped_in_a_row = skipped.in_a_row();
+  early_stop.put_state(values);
   values.loss_spikes = metrics.loss_window();
   values.grad_norm_spikes = metrics.grad_norm_window();
 }

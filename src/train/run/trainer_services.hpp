@@ -2,6 +2,7 @@
 
 #include "train/control/step_vote.hpp"
 #include "train/control/stop_requests.hpp"
+#include "train/health/early_stop.hpp"
 #include "train/health/skipped_steps.hpp"
 #include "train/report/metrics.hpp"
 #include "train/run/compute_peak.hpp"
@@ -43,6 +44,7 @@ struct TrainerServices {
   StepVote vote;
   StepHashLog chain;
   SkippedSteps skipped;
+  EarlyStop early_stop;
   TimeLimit time_limit;
   StopRequests requests;
   CancelVote cancel_vote;  // cancels an update or a validation
@@ -55,7 +57,7 @@ struct TrainerServices {
   /// Opens the metrics sinks on rank 0. Call it after the event log holds this attempt.
   void open_sinks(const RunRequest& run, const StartState& beginning);
 
-  /// Puts step hash, skipped steps and the windows of the z-scores into the values of a checkpoint.
+  /// Puts step hash, skipped steps, early stop and the windows of the z-scores into the values of a checkpoint.
   void put_history(RunValues& values) const;
 
  private:

@@ -61,9 +61,10 @@ struct TrainingRun {
 
   [[nodiscard]] const RunConfig& config() const { return request.config; }
 
-  /// Returns the number of gradient-accumulation steps of one update.
+  /// Returns the number of gradient-accumulation steps of the next update.
   [[nodiscard]] std::int64_t micro_steps() const {
-    return data::accumulation_steps_of(config().train.global_batch, config().train.micro_batch,
+    return data::accumulation_steps_of(config().batch_phases().global_batch(progress.step + 1),
+                                       config().train.micro_batch,
                                        model.mesh.size(parallel::Axis::dp));
   }
 

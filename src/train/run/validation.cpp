@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "comm/scalars.hpp"
 #include "core/log.hpp"
 #include "core/named_range.hpp"
 #include "core/process/failpoints.hpp"
@@ -104,6 +105,33 @@ std::optional<Validation> evaluate(
 
 }  // namespace
 
+namespace {
+
+/// Exchanges the weights and their EMA for its lifetime, if train.eval_ema is set. If an error ends
+/// the validation, the weights stay exchanged, because the run ends, too.
+class AveragedWeights {
+ public:
+  explicit AveragedWeights(TrainingRun& run)
+      : average_(run.config().train.eval_ema ? run.model.average.get() : nullptr) {
+    if (average_ == nullptr) return;
+    run.services.saver.wait_copied();  // the writer reads both
+    average_->swap();
+  }
+
+  /// Restores the weights. Collective under ZeRO.
+  void restore() {
+    if (average_ != nullptr) average_->swap();
+    average_ = nullptr;
+  }
+
+  [[nodiscard]] const char* text() const { return average_ != nullptr ? " of the EMA" : ""; }
+
+ private:
+  optim::WeightAverage* average_;
+};
+
+}  // namespace
+
 bool validate(TrainingRun& run) {
   run.enter("validate");
   const NamedRange range(Phase::other, "validation");
@@ -111,9 +139,12 @@ bool validate(TrainingRun& run) {
   const MeasureTime counted(run.measures.all, run.measures.validation_s);
   const Timer timer;
   TrainerServices& services = run.services;
+  AveragedWeights weights(run);
+  const std::string of_what = weights.text();
   const auto validation =
       evaluate(run.model.step, run.model.samples->validation(), run.config().train.micro_batch,
                [&](std::int64_t i, std::int64_t n) { return services.cancel_vote.before(i, n); });
+  weights.restore();
   if (!validation) return false;
   MetricsLine line{MetricsLine::Kind::validation, {}};
   const objective::Objective& objective = *run.model.objective;
@@ -126,8 +157,14 @@ bool validate(TrainingRun& run) {
     line.add(cat("valid_", objective.evaluated()[i]), validation->means[i]);
   services.metrics.write(line);
   run.valid_loss = {run.progress.step, validation->loss};
+  // Ranks of tp may differ in the last bit, but all ranks must make the same decision.
+  const double shared_loss =
+      comm::all_reduce_value(run.world(), run.world().rank() == 0 ? validation->loss : 0.0,
+                             comm::ReduceOp::sum, "validation loss");
+  services.early_stop.add(run.progress.step, shared_loss);
   services.metrics.pause();
-  log::info(formatted("step {}  validation loss {}", run.progress.step, validation->loss));
+  log::info(
+      formatted("step {}  validation loss{} {}", run.progress.step, of_what, validation->loss));
   services.time_limit.validation_took(timer.seconds());
   return true;
 }

@@ -29,14 +29,13 @@ constexpr std::array kCarriedValues{checkpoint::kChatTemplateValue,
                                     checkpoint::kImportedTemplateValue,
                                     checkpoint::kImportedJinjaValue, checkpoint::kHfFamilyValue};
 
-/// Returns the saved validation loss if the run still validates on the same data.
-ValidationLoss valid_loss_of(const RunRequest& run, const RunValues& saved, std::int64_t step) {
-  const auto& loss = saved.valid_loss;
-  if (run.start.kind != RunStart::Kind::resume_run || !loss || !std::isfinite(*loss)) return {};
+/// Returns true if the run resumes and still validates on the same data.
+bool validates_on_same_data(const RunRequest& run, const RunValues& saved) {
+  if (run.start.kind != RunStart::Kind::resume_run) return false;
   for (const char* key : {"data.valid_path", "data.split", "data.valid_part"}) {
-    if (saved.configured(key) != run.keys.value(key)) return {};
+    if (saved.configured(key) != run.keys.value(key)) return false;
   }
-  return {step, *loss};
+  return true;
 }
 
 /// Handles a path in checkpoint.resume if the run already has its own checkpoints. The run then
@@ -120,6 +119,14 @@ void log_start(const RunRequest& run, const RunData& data, const StartState& beg
     log::info(formatted("configuration that differs from {}: {}", where, changes_text(changes)));
 }
 
+constexpr std::string_view kAverageTensors = "optim/ema/";
+
+bool holds_average(const checkpoint::Checkpoint& checkpoint) {
+  const auto& tensors = checkpoint.manifest().tensors;
+  const auto first = tensors.lower_bound(std::string(kAverageTensors));
+  return first != tensors.end() && first->first.starts_with(kAverageTensors);
+}
+
 /// Returns true if the run trains adapters and the checkpoint that it starts from has none.
 bool creates_adapters(const RunRequest& run) {
   return run.config.lora.on() && !checkpoint::holds_adapters(run.start.values.model);
@@ -148,8 +155,11 @@ void load(const RunRequest& run, const RunData& data, const checkpoint::Checkpoi
   checkpoint::StateDict state;
   const bool new_adapters = creates_adapters(run);
   const std::string new_head = new_reward_head(model.registry, checkpoint);
+  beginning.has_average = beginning.has_training_state && holds_average(checkpoint);
   for (checkpoint::StateTensor& tensor : model.state.tensors()) {
     if (tensor.name == new_head) continue;
+    // A branch of a run without an EMA starts its EMA from the loaded weights.
+    if (!beginning.has_average && tensor.name.starts_with(kAverageTensors)) continue;
     if (beginning.has_training_state || (!new_adapters && tensor.name.starts_with("param/")))
       state.tensors.push_back(tensor);
   }
@@ -186,7 +196,9 @@ void load(const RunRequest& run, const RunData& data, const checkpoint::Checkpoi
     if (fresh_data.empty() && values.data_began)
       data_began = number_in(values, &RunValues::data_began, 0, done);
     if (data_began > 0) beginning.carried.data_began = data_began;
-    beginning.valid_loss = valid_loss_of(run, values, done);
+    beginning.valid_data_is_same = validates_on_same_data(run, values);
+    if (beginning.valid_data_is_same && values.valid_loss && std::isfinite(*values.valid_loss))
+      beginning.valid_loss = {done, *values.valid_loss};
     beginning.saved = values;
     if (values.schedule) model.step.schedules().take(*values.schedule);
     if (values.fp8_history) model.transformer.fp8().restore(*values.fp8_history);
@@ -219,6 +231,8 @@ StartState begin(const RunRequest& run, const RunData& data, const FrozenStart& 
   if (frozen.base)
     load_weights(model.registry, StateOf::frozen, frozen.base->checkpoint, model.mesh, world);
   if (found) load(run, data, *found, model, beginning);
+  if (model.average && !beginning.has_average) model.average->reset();
+  model.samples->start_at(beginning.progress.step);
   remove_converted_start(frozen, run);
   put_frozen_hashes(frozen, beginning.carried);
   return beginning;

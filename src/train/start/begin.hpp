@@ -25,7 +25,10 @@ struct StartState {
   // true: starts from a training state (of this run or of another run)
   bool has_training_state = false;
   ValidationLoss valid_loss;  // validation loss in the checkpoint; step -1 if it has none
-  RunValues saved;            // values of the checkpoint that this state comes from
+  // true if the run resumes and still validates on the data of its checkpoint
+  bool valid_data_is_same = false;
+  bool has_average = false;  // true if the checkpoint holds the EMA of the weights
+  RunValues saved;           // values of the checkpoint that this state comes from
   // values that are copied unchanged into every checkpoint of this run (for exports)
   RunValues carried;
   std::map<std::string, std::string> files;  // files that are copied into every checkpoint, by name

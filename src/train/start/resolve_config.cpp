@@ -92,6 +92,26 @@ void warn(const RunRequest& run, const std::string& text) {
   if (!text.empty() && run.ranks.world.rank() == 0) log::warn(text);
 }
 
+/// Throws Error(usage) if an update of any phase cannot be divided among the data ranks.
+void check_batches(const RunConfig& config, int data_ranks, const data::SampleStream& stream) {
+  const std::int64_t at_once = config.train.micro_batch * data_ranks;
+  const std::vector<data::BatchPhases::Phase> phases = config.batch_phases().phases();
+  for (const auto& [step, size] : phases) {
+    if (!config.data.batch_phases.empty() && size % at_once != 0)
+      fail(
+          ErrorKind::usage,
+          "data.batch_phases = {} has {} samples from step {} on, must be a multiple of {} (train.micro_batch {} x {} data-parallel ranks): use another number of ranks or another train.micro_batch",
+          config.data.batch_phases, size, step, at_once, config.train.micro_batch, data_ranks);
+    check_micro_batches(config.parallel,
+                        data::accumulation_steps_of(size, config.train.micro_batch, data_ranks));
+  }
+  if (phases.size() > 1 && stream.num_phases() > 1)
+    fail(ErrorKind::usage,
+         "data.batch_phases = {} cannot be combined with phases of data.path, which begin at steps "
+         "of one batch size",
+         config.data.batch_phases);
+}
+
 /// Completes the model's shape with the vocabulary size of the data.
 void resolve_model(RunConfig& config, const config::ConfigSet& keys, const RunStart& start,
                    const RunData& data) {
@@ -186,9 +206,7 @@ void resolve_shape(RunConfig& config, const config::ConfigSet& keys, const RunSt
   check_fp8_linears(config, problems);
   model::check_targets(config.lora, config.model, problems);
   problems.throw_if_any();
-  check_micro_batches(config.parallel, data::accumulation_steps_of(
-                                           config.train.global_batch, config.train.micro_batch,
-                                           parallel::data_ranks(config.parallel, ranks)));
+  check_batches(config, parallel::data_ranks(config.parallel, ranks), data.stream());
 }
 
 std::vector<std::string> resolve_length(RunConfig& config, const config::ConfigSet& keys,
@@ -202,6 +220,7 @@ std::vector<std::string> resolve_length(RunConfig& config, const config::ConfigS
   warnings.push_back(length.warning);
   check_steps(start, config.train.steps, start.step());
   warnings.push_back(optim::warmup_note(config.optim, config.train.steps));
+  warnings.push_back(optim::decay_note(config.optim, config.train.steps, start.step()));
   return warnings;
 }
 

@@ -11,6 +11,7 @@
 #include "core/number.hpp"
 #include "optim/muon.hpp"
 #include "optim/optimizer.hpp"
+#include "optim/schedule.hpp"
 #include "train/report/sinks.hpp"
 
 namespace trireme::train {
@@ -57,6 +58,17 @@ void choose_length_key(const TrainConfig& train, config::ConfigSet& keys) {
 }
 
 constexpr const char* kOptimSection = "optim";
+
+/// With optim.schedule = piecewise, optim.lr is the largest rate of optim.points.
+void choose_peak_rate(const optim::OptimConfig& optim, config::ConfigSet& keys) {
+  const double most = optim.schedule == optim::kPiecewiseSchedule ? optim::largest_point(optim) : 0;
+  if (most <= 0) return;
+  optim::OptimConfig peak;
+  peak.lr = most;
+  std::vector<Field> fields = fields_of(kOptimSection, peak);
+  std::erase_if(fields, [](const Field& field) { return field.key != "optim.lr"; });
+  keys.apply_preset(fields, "largest rate of optim.points", keys.is_set("optim.points"));
+}
 
 bool has_key(const std::vector<optim::OptimizerKey>& keys, const std::string& name) {
   return std::any_of(keys.begin(), keys.end(),
@@ -143,6 +155,7 @@ void finish_run_keys(RunConfig& config, config::ConfigSet& keys, const RunStart&
     keys.apply_preset(fields_of("model", preset), "preset " + config.model.preset, anew);
   }
   choose_length_key(config.train, keys);
+  choose_peak_rate(config.optim, keys);
   resolve_optimizer_keys(config.optim, keys);
   check_start_kind(config, start, keys);
   check(config, keys.problems());

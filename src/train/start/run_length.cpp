@@ -23,11 +23,6 @@ Position position_of(const RunStart& start, const config::ConfigSet& keys,
   return {start.step(), other ? 0 : saved_next_sample(start.values)};
 }
 
-/// Returns the number of updates for `samples`, rounded up; 0 or less if there are none.
-std::int64_t updates_of(std::int64_t samples, std::int64_t global_batch) {
-  return samples > 0 ? (samples - 1) / global_batch + 1 : samples / global_batch;
-}
-
 /// Returns a warning if all epochs hold fewer samples than one update; "" otherwise. `num_samples`:
 /// samples of all requested epochs. `done`: samples that the run has already trained on.
 std::string small_run_warning(const TrainConfig& train, std::int64_t num_samples,
@@ -67,7 +62,8 @@ RunLength run_length(const RunConfig& config, const RunStart& start, const confi
   }
   if (length.num_samples == 0) return length;
   const std::int64_t needed =
-      position.step + updates_of(length.num_samples - position.next_sample, train.global_batch);
+      position.step +
+      config.batch_phases().updates(position.step, length.num_samples - position.next_sample);
   if (is_open) {
     length.steps = std::max<std::int64_t>(needed, 0);
   } else if (train.steps > std::max(needed, position.step)) {  // steps without samples

@@ -72,6 +72,16 @@ model::ModelStages frozen_stages(const RunConfig& config, const model::ModelConf
   return model::rank_stages(shape, parallel, config.train.seq_len, mesh.rank(parallel::Axis::pp));
 }
 
+std::unique_ptr<optim::WeightAverage> make_average(double decay,
+                                                   parallel::ParamRegistry& registry) {
+  return decay > 0 ? std::make_unique<optim::WeightAverage>(registry, decay) : nullptr;
+}
+
+std::vector<optim::OptimizerSlot> slots_of(const std::unique_ptr<optim::WeightAverage>& average) {
+  if (average == nullptr) return {};
+  return {average->slot()};
+}
+
 std::unique_ptr<FrozenModel> make_frozen(const RunConfig& config,
                                          const std::optional<FrozenWeights>& kept,
                                          const parallel::Mesh& mesh, at::Device device) {
@@ -105,10 +115,12 @@ RunModel::RunModel(const RunRequest& run, const RunData& data, const FrozenStart
       optimizer(
           (registry.allocate(mesh, device::precision_dtypes(run.config.train.precision), device),
            transformer.prepare(), optim::make_optimizer(run.config.optim, registry))),
+      average(make_average(run.config.train.ema_decay, registry)),
       scaler(run.config.train.precision == "fp16"),
-      step({transformer, *objective, *optimizer, scaler, mesh, measures},
+      step({transformer, *objective, *optimizer, scaler, mesh, measures, average.get()},
            run.config.optim.clip_norm),
-      state(registry, *optimizer, run.config.lora.on() ? StateOf::trained : StateOf::all) {}
+      state(registry, *optimizer, run.config.lora.on() ? StateOf::trained : StateOf::all,
+            slots_of(average)) {}
 
 std::size_t RunModel::state_bytes() const {
   std::size_t bytes = 0;

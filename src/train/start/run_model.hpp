@@ -7,6 +7,7 @@
 #include "objective/objective.hpp"
 #include "optim/loss_scaler.hpp"
 #include "optim/optimizer.hpp"
+#include "optim/weight_average.hpp"
 #include "parallel/mesh.hpp"
 #include "train/start/frozen_start.hpp"
 #include "train/start/run_data.hpp"
@@ -26,6 +27,7 @@ struct RunModel {
   std::unique_ptr<objective::Objective> objective;
   std::unique_ptr<SampleSource> samples;
   std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<optim::WeightAverage> average;  // null without train.ema_decay
   optim::LossScaler scaler;
   Step step;
   StateView state;

@@ -116,8 +116,8 @@ void check_has_optimizer_state(const checkpoint::Checkpoint& checkpoint,
     if (checkpoint.manifest().tensors.contains(tensor.name)) continue;
     fail(
         ErrorKind::usage,
-        "{} has no {}, which the optimizer of this run needs: give --checkpoint.start weights, or --init instead of --resume",
-        checkpoint.path().string(), tensor.name);
+        "{} has no {}, which the optimizer of this run needs. To start from the weights only, give --init {} instead of --resume (or --checkpoint.start weights), and --data",
+        checkpoint.path().string(), tensor.name, checkpoint.path().string());
   }
 }
 

@@ -27,6 +27,8 @@ constexpr auto kMayDiffer = std::to_array<std::string_view>({"parallel.",
                                                              "train.log_every",
                                                              "train.metrics_every",
                                                              "train.eval_every",
+                                                             "train.patience",
+                                                             "train.eval_ema",
                                                              "train.threads",
                                                              "train.comm_timeout_s",
                                                              "train.start_timeout_s",
@@ -41,6 +43,11 @@ struct LaterKey {
 
 /// Keys that were added after version 0.1, with the value that older checkpoints were trained with.
 constexpr auto kLaterKeys = std::to_array<LaterKey>({{"train.fp8", "off"},
+                                                     {"train.ema_decay", "0"},
+                                                     {"data.batch_phases", ""},
+                                                     {"optim.decay_steps", "-1"},
+                                                     {"optim.decay_shape", "linear"},
+                                                     {"optim.points", ""},
                                                      {"model.activation", "silu"},
                                                      {"dpo.score", "all"},
                                                      {"dpo.gamma", "1"},
@@ -87,7 +94,8 @@ std::optional<std::string> value_of_older_versions(std::string_view key) {
 }
 
 bool may_differ(const std::string& key) {
-  if (key == "parallel.local_steps") return false;  // it changes the training, not only the layout
+  // These keys change the training, not only the layout or the source of the data.
+  if (key == "parallel.local_steps" || key == "data.batch_phases") return false;
   return std::any_of(kMayDiffer.begin(), kMayDiffer.end(), [&](std::string_view one) {
     return one.back() == '.' ? key.starts_with(one) : key == one;
   });
@@ -123,10 +131,18 @@ RunValues::Texts config_texts(const config::ConfigSet& config) {
 void check_same_run(const RunValues& values, const config::ConfigSet& config,
                     const std::string& checkpoint) {
   std::string differences;
+  bool other_optimizer = false;
   for (const ChangedKey& change : changed_keys(values, config)) {
     if (may_differ(change.key)) continue;
+    if (change.key == "optim.name") other_optimizer = true;
     differences += formatted("\n  {} = {} ({}), the checkpoint has {}", change.key, change.now,
                              config.origin(change.key), change.was);
+  }
+  if (other_optimizer) {
+    fail(
+        ErrorKind::usage,
+        "this configuration does not continue {}:{}\nLeave out these keys to resume with the checkpoint's values. An optimizer cannot use the state of another one, but a new run can start from the weights: give --init {}, --data and another --run.",
+        checkpoint, differences, checkpoint);
   }
   if (!differences.empty()) {
     fail(

@@ -44,11 +44,14 @@ StateView::StateView(parallel::ParamRegistry& registry, StateOf of) : registry_(
   add("param/", units, std::move(parts));
 }
 
-StateView::StateView(parallel::ParamRegistry& registry, optim::Optimizer& optimizer, StateOf of)
+StateView::StateView(parallel::ParamRegistry& registry, optim::Optimizer& optimizer, StateOf of,
+                     std::span<const optim::OptimizerSlot> more)
     : StateView(registry, of) {
   if (of == StateOf::frozen) return;
   const std::vector<std::size_t>& units = registry.layout().trainable_units();
-  for (const optim::OptimizerSlot& slot : optimizer.slots()) {
+  std::vector<optim::OptimizerSlot> slots = optimizer.slots();
+  slots.insert(slots.end(), more.begin(), more.end());
+  for (const optim::OptimizerSlot& slot : slots) {
     std::vector<at::Tensor> parts;
     for (const std::size_t unit : units) parts.push_back(registry.part_of(slot.flat, unit));
     add(formatted("optim/{}/", slot.name), units, std::move(parts));

@@ -1,4 +1,5 @@
 #pragma once
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,13 +13,14 @@ namespace trireme::train {
 enum class StateOf { all, trained, frozen };
 
 /// This rank's shards of the training state as a StateDict: "param/<name>" (master weights; for
-/// frozen parameters the compute weights) and "optim/<slot>/<name>". If several ranks of tp hold
+/// frozen parameters the compute weights) and "optim/<slot>/<name>" (also for the EMA of the weights). If several ranks of tp hold
 /// the same elements, one of them saves and loads them, and load_tensors sends them to the others.
 /// CPU tensors are used in place; GPU tensors through host copies that this object owns.
 class StateView {
  public:
+  /// `more`: slots beside those of the optimizer.
   StateView(parallel::ParamRegistry& registry, optim::Optimizer& optimizer,
-            StateOf of = StateOf::all);
+            StateOf of = StateOf::all, std::span<const optim::OptimizerSlot> more = {});
   /// Views the weights only.
   explicit StateView(parallel::ParamRegistry& registry, StateOf of = StateOf::all);
 

@@ -42,6 +42,9 @@ struct RunValues {
   std::optional<std::string> loss_spikes;       // SpikeDetector::text
   std::optional<std::string> grad_norm_spikes;  // SpikeDetector::text
   std::optional<double> valid_loss;             // set if the run was validated at this step
+  std::optional<std::int64_t> early_stop_without_lower;  // see EarlyStop, for this and the next two
+  std::optional<std::int64_t> early_stop_best_step;
+  std::optional<double> early_stop_best_loss;
 
   Texts config;          // the resolved configuration by key: "optim.lr" -> "0.0003"
   Texts fingerprint;     // Fingerprint, by its names: "threads" -> "2"
@@ -70,6 +73,9 @@ struct RunValues {
     visit("spikes.loss", self.loss_spikes);
     visit("spikes.grad_norm", self.grad_norm_spikes);
     visit(checkpoint::kValidLossValue, self.valid_loss);
+    visit("early_stop.without_lower", self.early_stop_without_lower);
+    visit("early_stop.best_step", self.early_stop_best_step);
+    visit("early_stop.best_loss", self.early_stop_best_loss);
   }
 
   /// Calls visit(prefix, suffix, member) for every group: its keys are prefix + name + suffix.

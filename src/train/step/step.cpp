@@ -160,6 +160,7 @@ UpdateResult Step::run(std::span<const data::Batch> batches, std::int64_t update
   parts_.model.fp8().end_update(parts_.mesh.world(), !result.skipped);
   schedules_.after_update(micro_batches);
   if (replicas_.due(step)) average_replicas();
+  if (!result.skipped && parts_.average != nullptr) parts_.average->update();
   return result;
 }
 

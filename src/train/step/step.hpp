@@ -13,6 +13,7 @@
 #include "optim/loss_scaler.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/param_ranges.hpp"
+#include "optim/weight_average.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/mesh.hpp"
 #include "parallel/pipeline/stage_p2p.hpp"
@@ -163,6 +164,7 @@ struct StepParts {
   optim::LossScaler& scaler;
   const parallel::Mesh& mesh;
   Measures& measures;
+  optim::WeightAverage* average = nullptr;  // EMA of the weights; null: none
 };
 
 /// One optimizer step: forward and backward of this rank's micro-batches, gradient reduction over

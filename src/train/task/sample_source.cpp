@@ -22,6 +22,8 @@ class OrderedSamples final : public SampleSource {
     context_.stream.check_state(saved.stream, next_sample_, checkpoint);
   }
 
+  void start_at(std::int64_t step) override { steps_done_ = step; }
+
   void put_state(std::int64_t next_sample, RunValues& values) const override {
     values.stream = context_.stream.state(next_sample);
     values.plan_hash = context_.stream.plan_hash();
@@ -31,8 +33,8 @@ class OrderedSamples final : public SampleSource {
     if (!loader_) start();
     UpdateSamples samples;
     const double waited_before_s = loader_->wait_s();
-    for (std::int64_t i = 0; i < loader_->micro_steps(); ++i)
-      samples.batches.push_back(loader_->next());
+    const std::int64_t micro_steps = loader_->micro_steps();
+    for (std::int64_t i = 0; i < micro_steps; ++i) samples.batches.push_back(loader_->next());
     samples.waited_s = loader_->wait_s() - waited_before_s;
     targets_->of(samples.batches);
     samples.next_sample = loader_->next_sample();
@@ -58,6 +60,7 @@ class OrderedSamples final : public SampleSource {
     const parallel::Mesh& mesh = context_.mesh;
     data::LoaderConfig shares{train.micro_batch, train.global_batch, mesh.rank(parallel::Axis::dp),
                               mesh.size(parallel::Axis::dp), next_sample_};
+    shares.phases = context_.config.batch_phases().after(steps_done_);
     if (train.num_samples > 0) shares.end_sample = train.num_samples;
     loader_.emplace(context_.stream, shares);
     targets_.emplace(*loader_, context_.world, mesh);
@@ -65,6 +68,7 @@ class OrderedSamples final : public SampleSource {
 
   SourceContext context_;
   std::int64_t next_sample_ = 0;  // first sample of the first update
+  std::int64_t steps_done_ = 0;   // steps before the first update
   std::optional<data::DataLoader> loader_;
   std::optional<UpdateTargets> targets_;
 };

@@ -40,6 +40,10 @@ class SampleSource {
   /// Error(usage) if this source cannot continue there; the message names `checkpoint`.
   virtual void restore(const RunValues& saved, const std::string& checkpoint) = 0;
 
+  /// Sets the number of steps that the run has completed. Called once before next(); a source
+  /// without step-dependent samples ignores it.
+  virtual void start_at(std::int64_t /*step*/) {}
+
   /// Puts the state after the first `next_sample` samples into the values of a checkpoint. Samples
   /// of a cancelled update do not count.
   virtual void put_state(std::int64_t next_sample, RunValues& values) const = 0;

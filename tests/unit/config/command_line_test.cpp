@@ -92,6 +92,14 @@ TEST(CommandLine, SetsOptionsAndKeys) {
   EXPECT_EQ(program.set.origin("optim.lr"), "--optim.lr");
 }
 
+TEST(CommandLine, AManualPageThatDoesNotExistIsNamedOnTwoLines) {
+  const std::string two = Program().error({"man", "pretrian"});
+  EXPECT_EQ(two.substr(0, two.find('\n')),
+            "no command 'pretrian' has a manual page; did you mean 'pretrain'?");
+  EXPECT_EQ(std::count(two.begin(), two.end(), '\n'), 1);
+  EXPECT_TRUE(Program().error({"man", "checkpoint", "lst"}).find("did you mean 'list'?") < 80);
+}
+
 TEST(CommandLine, FindsCommandsOfTwoWords) {
   Program program;
 

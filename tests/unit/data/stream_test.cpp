@@ -290,6 +290,47 @@ TEST_F(Stream, ResumesAtRandomPointsWithOtherRanksAndYieldsExactlyTheRest) {
   }
 }
 
+TEST_F(Stream, BatchPhasesKeepTheOrderOfSamplesForAnyRanksAndResumes) {
+  const SampleStream stream = open("$a");
+  const BatchPhases phases("0:12,2:24,4:12");
+  constexpr std::int64_t kUpdates = 6;
+  for (std::int64_t done = 0; done < kUpdates; ++done) {
+    for (const int size : {1, 2, 3}) {
+      std::map<std::int64_t, int> uses;
+      const std::int64_t begin = phases.samples(0, done);
+      const std::int64_t end = phases.samples(0, kUpdates) - 5;  // the last update is incomplete
+      for (int rank = 0; rank < size; ++rank) {
+        DataLoader loader(stream, {.micro_batch = 2,
+                                   .global_batch = 1,
+                                   .rank = rank,
+                                   .size = size,
+                                   .next_sample = begin,
+                                   .end_sample = end,
+                                   .phases = phases.after(done)});
+        for (std::int64_t step = done + 1; step <= kUpdates; ++step) {
+          const std::int64_t micro_steps = loader.micro_steps();
+          ASSERT_EQ(micro_steps, phases.global_batch(step) / (2 * size));
+          std::int64_t targets = 0;
+          for (std::int64_t i = 0; i < micro_steps; ++i) {
+            const Batch batch = loader.next();
+            EXPECT_EQ(batch.update_samples,
+                      std::min(phases.samples(0, step), end) - phases.samples(0, step - 1));
+            targets += batch.num_targets;
+            for (const std::int64_t sample : batch.sample_indices)
+              if (sample != kNoSample) ++uses[sample];
+          }
+          EXPECT_EQ(loader.next_num_targets(), targets);
+          EXPECT_EQ(loader.next_sample(), std::min(phases.samples(0, step), end));
+        }
+      }
+      EXPECT_EQ(static_cast<std::int64_t>(uses.size()), end - begin) << done << " " << size;
+      for (const auto& [sample, count] : uses) EXPECT_EQ(count, 1) << sample;
+    }
+  }
+  EXPECT_THROW(DataLoader(stream, {.micro_batch = 2, .size = 2, .phases = BatchPhases("0:12,1:6")}),
+               Error);
+}
+
 TEST_F(Stream, GivesTheFirstBatchAtABillionSamplesWithinASecond) {
   const std::string plan =
       "0.2 $a + 0.5 $b + 0.3 $c; from 40000000: 0.6 $a + 0.2 $b + 0.2 $c; from 80000000: 1 $a + 2 "

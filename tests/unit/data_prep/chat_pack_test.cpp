@@ -250,6 +250,34 @@ TEST_F(ChatPack, RefusesWrongOptions) {
             "--template minimind-v3 requires --kind sft, dpo, kto and rl");
 }
 
+TEST_F(ChatPack, OptionsOfAnotherKindAreRefused) {
+  const auto refusal = [](const std::string& kind, const std::function<void(PackConfig&)>& set) {
+    PackConfig config;
+    config.documents.kind = kind;
+    if (kind != "pretrain") config.documents.chat.format = "minimind-v3";
+    set(config);
+    Problems problems;
+    check(config.documents, problems);
+    return problems.empty() ? "" : problems.lines().front();
+  };
+
+  EXPECT_EQ(refusal("pretrain", [](PackConfig& c) { c.documents.chat.copies = 2; }),
+            "--copies 2 requires --kind sft and dpo");
+  EXPECT_EQ(refusal("pretrain", [](PackConfig& c) { c.documents.chat.train_on = "last"; }),
+            "--train-on last requires --kind sft and dpo");
+  EXPECT_EQ(refusal("pretrain", [](PackConfig& c) { c.documents.chat.add_system = 0.2; }),
+            "--add-system 0.2 requires --kind sft and dpo");
+  EXPECT_EQ(
+      refusal("pretrain", [](PackConfig& c) { c.documents.chat.special_in_content = "allow"; }),
+      "--special-in-content allow requires --kind sft and dpo");
+  EXPECT_EQ(refusal("sft", [](PackConfig& c) { c.documents.text.field = "body"; }),
+            "--field body requires --kind pretrain");
+  EXPECT_EQ(refusal("dpo", [](PackConfig& c) { c.documents.text.bos = false; }),
+            "--bos false requires --kind pretrain");
+  EXPECT_EQ(refusal("sft", [](PackConfig& c) { c.documents.chat.copies = 2; }), "");
+  EXPECT_EQ(refusal("pretrain", [](PackConfig& c) { c.documents.text.bos = false; }), "");
+}
+
 TEST_F(ChatPack, InspectShowsNoControlCharactersRaw) {
   const std::string odd = "a\x1b[31mb\rc" + std::string(1, '\0') + "d\u009be\x7f\tf\ng";
   pack_lines("sft", {sft(talk({odd, odd})), sft(SortedJson::array({message("b\x1bt", "x")}))});

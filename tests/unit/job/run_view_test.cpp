@@ -48,6 +48,16 @@ class RunViewTest : public Scratch {
   }
 };
 
+TEST_F(RunViewTest, ARunWithCheckpointsButWithoutEventsIsNotNew) {
+  std::filesystem::create_directories(run().checkpoints() / "step-000000005");
+  std::filesystem::remove(run().event_log());
+
+  const RunView view = view_run(run(), unix_time_s());
+
+  EXPECT_EQ(view.state, kNoEventsState);
+  EXPECT_TRUE(view.has_ended()) << "nothing to wait for";
+}
+
 TEST_F(RunViewTest, ReportsTheStateOfARun) {
   std::ofstream(run().root / "LOCK") << "";
   const RunView view = view_run(run(), unix_time_s());

@@ -139,6 +139,15 @@ TEST_F(RunReportTest, LeavesTheValuesOfAnEmptyRunUnknown) {
   EXPECT_EQ(empty["notes"][0], "No attempt of this run has begun yet.");
 }
 
+TEST_F(RunReportTest, SaysThatCheckpointsHaveNoEventLog) {
+  std::filesystem::create_directories(run().checkpoints() / "step-000000000");
+
+  const Json imported = json();
+
+  EXPECT_EQ(imported["state"], "no events");
+  EXPECT_TRUE(imported["notes"][0].get<std::string>().starts_with("There is no journal.jsonl"));
+}
+
 TEST_F(RunReportTest, NotesDamagedLines) {
   write_known_run();
   std::ofstream(run().metrics(), std::ios::app) << "{\"step\":6,\n";

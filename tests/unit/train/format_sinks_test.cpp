@@ -227,6 +227,24 @@ TEST_F(FormatSinks, PrometheusServesTheNumbersOfTheRun) {
   EXPECT_FALSE(std::filesystem::exists(targets));
 }
 
+TEST_F(FormatSinks, RunsOfOneNameWithoutAJobHaveTextfilesAndLabelsOfTheirOwn) {
+  SinkSetup one = setup();
+  one.keys = own_keys<PrometheusFileSink::Config>();
+  one.keys.at(0).value = at("").string();
+  one.job = "";
+  one.folder.root = at("a/first");
+  one.run_id = "0123456789abcdef";
+  SinkSetup other = one;
+  other.folder.root = at("b/first");
+  other.run_id = "fedcba9876543210";
+
+  const PrometheusFileSink sink(one);
+  const PrometheusFileSink second(other);
+
+  EXPECT_TRUE(contains(read_file(at("trireme-first-01234567.prom")), R"(run_id="01234567")"));
+  EXPECT_TRUE(contains(read_file(at("trireme-first-fedcba98.prom")), R"(run_id="fedcba98")"));
+}
+
 TEST_F(FormatSinks, TheTextfileIsRemovedAtTheEnd) {
   SinkSetup one = setup();
   one.keys = own_keys<PrometheusFileSink::Config>();
