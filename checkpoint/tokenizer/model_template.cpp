@@ -16,7 +16,7 @@ constexpr std::string_view kCustom = "custom-";
 
 std::string shown(const std::string& name) {
   if (!is_custom_template(name)) return name;
-  return formatted("a Jinja template ({}) that is none of {}", name, text::chat_template_names());
+  return formatted("a Jinja template ({}), not one of {}", name, text::chat_template_names());
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/normalizer.hpp"
+#include "text/unicode/normalizer.hpp"
 #include "text/spec/tokenizer_spec.hpp"
 
 namespace trireme::text {

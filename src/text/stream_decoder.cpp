@@ -1,8 +1,8 @@
 #include <optional>
 #include <utility>
 
-#include "text/normalizer.hpp"
-#include "text/pieces/piece_spec.hpp"
+#include "text/unicode/normalizer.hpp"
+#include "text/spec/piece_spec.hpp"
 #include "text/tokenizer.hpp"
 #include "text/unicode/utf8.hpp"
 

@@ -56,7 +56,7 @@ class Interpreter {
   MarkedText out_;
   std::vector<std::pair<std::size_t, std::size_t>> generations_;
   std::int64_t num_steps_ = 0;
-  int depth_ = 0;  // of macro calls
+  int depth_ = 0;  // nesting of macro calls
 };
 
 /// Adds range, namespace, dict and raise_exception to the variables.

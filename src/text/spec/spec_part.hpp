@@ -88,7 +88,7 @@ void read_pre_tokenizer(const SortedJson& value, const std::string& where, Token
 void read_post_processor(const SortedJson& value, const std::string& where, TokenizerSpec& spec);
 void check_decoder(const SortedJson& value, const std::string& where);
 
-// The same for models of SentencePiece (spec_pieces.cpp).
+// These functions read models of SentencePiece (spec_pieces.cpp).
 
 /// Returns true if the file describes a model of SentencePiece instead of byte-level BPE.
 bool has_pieces(const Part& root);

@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "text/normalizer.hpp"
-#include "text/pieces/piece_spec.hpp"
+#include "text/unicode/normalizer.hpp"
+#include "text/spec/piece_spec.hpp"
 #include "text/split/splitter.hpp"
 
 /// The contents of tokenizer.json that affect ids or text, checked. Unsupported parts are refused

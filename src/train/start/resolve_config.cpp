@@ -70,7 +70,7 @@ std::string check_chat_markers(const RunData& data, bool is_allowed, RunStart::K
   for (const data::TokenSet* set : sets_of(data)) {
     const std::string name = set->manifest().chat_template();
     const text::ChatTemplate* format = text::find_chat_template(name);
-    if (format == nullptr) continue;  // no chats, or a Jinja template, whose markers are unknown
+    if (format == nullptr) continue;  // no chats, or a Jinja template with unknown markers
     const auto missing = text::missing_markers(*format, tokenizer);
     if (missing.empty()) continue;
     const std::string what =

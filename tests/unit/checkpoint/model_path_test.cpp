@@ -105,6 +105,7 @@ TEST(ModelTemplate, OtherTemplatesOfASetAreRefusedNamingBothAndTheWayOut) {
   check_same_template({"d", "chatml", "m", "chatml"}, false);
   check_same_template({"d", "", "m", "chatml"}, false);
   check_same_template({"d", "chatml", "m", ""}, false);
+  check_same_template({"d", "custom-1", "m", "qwen3", "custom-1"}, false);
   const std::string custom = message_of(ErrorKind::usage, [&] {
     check_same_template({"d", "chatml", "m", "custom-12"}, false);
   });

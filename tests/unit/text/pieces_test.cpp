@@ -5,7 +5,7 @@
 
 #include "core/error.hpp"
 #include "core/files/json.hpp"
-#include "text/pieces/piece_spec.hpp"
+#include "text/spec/piece_spec.hpp"
 #include "text/tokenizer.hpp"
 
 /// Models of SentencePiece. The oracle tokenizer_pieces.py compares them with Hugging Face.

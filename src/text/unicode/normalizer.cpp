@@ -1,4 +1,4 @@
-#include "text/normalizer.hpp"
+#include "text/unicode/normalizer.hpp"
 
 #include <algorithm>
 
