@@ -132,6 +132,7 @@ std::uint64_t shard_rows_end(const InputFile& file, std::uint64_t begin, std::ui
                              std::uint64_t unit) {
   const RowGroup group = group_at(file, group_index(file, begin));
   if (group.bytes / 2 > unit) {
+    if (room < unit) return begin;
     const std::uint64_t rows = std::max<std::uint64_t>(1, unit / group.row_bytes);
     return group.end - begin > rows + rows / 2 ? begin + rows : group.end;
   }

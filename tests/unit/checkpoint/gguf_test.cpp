@@ -47,7 +47,7 @@ std::string byte_tokenizer(const std::string& more, bool ignore_merges = false) 
   vocab["ab"] = id++;
   vocab["abc"] = id++;
   return formatted(
-      R"({{"model": {{"type": "BPE", "vocab": {}, "merges": ["a b", "ab c"], "ignore_merges": {}}}, "decoder": {{"type": "ByteLevel"}}, {}}})",
+      R"({{"version": "1.0", "model": {{"type": "BPE", "vocab": {}, "merges": ["a b", "ab c"], "ignore_merges": {}}}, "decoder": {{"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}}, {}}})",
       vocab.dump(), ignore_merges ? "true" : "false", more);
 }
 

@@ -112,7 +112,7 @@ class Parquet : public ::testing::Test {
     PackConfig config = testing::pack_config((path_ / input).string(), path_ / output);
     config.unit_bytes = 4000;
     config.documents.kind = kind;
-    config.documents.chat.format = "chatml";
+    if (kind == "sft") config.documents.chat.format = "chatml";
     pack_with(config, tokenizer(), world);
     return path_ / output;
   }
@@ -281,7 +281,8 @@ TEST_F(Parquet, DamageNamesTheFileAndTheRow) {
   for (std::size_t i = 4; i < good.size(); i += 41) {  // no damage may end the process
     bytes = good;
     bytes[i] = static_cast<char>(bytes[i] + 77);
-    damaged(bytes);
+    write_text(path, bytes);
+    error_of([&] { rows_of(path.string()); });
   }
 }
 
