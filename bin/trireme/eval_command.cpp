@@ -148,8 +148,7 @@ int run_reward(const EvalSettings& settings, comm::Launch& launch) {
         settings.allow_other_template);
     return loaded;
   });
-  const std::string lost =
-      world.rank() == 0 ? data::length_warning(set->samples, "--seq-len") : "";
+  const std::string lost = world.rank() == 0 ? data::length_warning(set->samples, "--seq-len") : "";
   if (!lost.empty()) log::warn(lost);
   const auto rewards = train::score_rewards(*model->model().transformer, model->head(),
                                             set->samples, settings.batch, world);
@@ -221,8 +220,9 @@ void add_eval_command(config::CommandLine& line, comm::Launch& launch) {
       settings->model, config::Need::optional)
       .option("--reward", &settings->reward, "MODEL",
               "reward model instead of --checkpoint; prints accuracy and margin on pairs")
-      .option("--data", &settings->data, "SET",
-              "token set of kind pretrain or sft (with --reward: dpo); prints loss, perplexity, bits per byte")
+      .option(
+          "--data", &settings->data, "SET",
+          "token set of kind pretrain or sft (with --reward: dpo); prints loss, perplexity, bits per byte")
       .option(
           "--choices", &settings->choices, "FILE",
           "JSON Lines of {\"ctx\", \"endings\", \"label\"}; prints acc, acc_norm (per character)")
