@@ -8,8 +8,7 @@ namespace trireme {
 config::Command& add_model_options(config::Command& command, generate::ModelOptions& options,
                                    config::Need need) {
   return command
-      .option("--checkpoint", &options.checkpoint, "MODEL", checkpoint::kModelPathHelp,
-              need)
+      .option("--checkpoint", &options.checkpoint, "MODEL", checkpoint::kModelPathHelp, need)
       .flag("--allow-older", options.allow_older, checkpoint::kAllowOlderHelp)
       .flag("--ema", options.ema, "use the EMA of the weights (train.ema_decay)")
       .option("--threads", &options.threads, "N",

@@ -54,8 +54,8 @@ void check(const RewardConfig& config, Problems& problems);
 class BradleyTerry final : public Objective {
  public:
   struct Setup {
-    bool has_head = true;             // false: the rank has no last stage and declares nothing
-    parallel::ParamId lm_head = 0;    // the model's output matrix
+    bool has_head = true;           // false: the rank has no last stage and declares nothing
+    parallel::ParamId lm_head = 0;  // the model's output matrix
     std::int64_t hidden_size = 0;
     parallel::TensorGroup tensor = {};
     parallel::ContextGroup context = {};

@@ -37,22 +37,17 @@ struct Row {
 };
 
 const std::vector<Row>& rows() {
+  const auto on = [](const char* set) -> Arguments {
+    return {"--init", "<run", "--data", set, "--run", ">run", "--train.steps", "1"};
+  };
   static const std::vector<Row> table{
       {"trireme",
        {"pretrain"},
        {"--data", "<set", "--run", ">run", "--model.preset", "tiny", "--train.steps", "1"}},
-      {"trireme",
-       {"sft"},
-       {"--init", "<run", "--data", "<chats", "--run", ">run", "--train.steps", "1"}},
-      {"trireme",
-       {"dpo"},
-       {"--init", "<run", "--data", "<pairs", "--run", ">run", "--train.steps", "1"}},
-      {"trireme",
-       {"kto"},
-       {"--init", "<run", "--data", "<answers", "--run", ">run", "--train.steps", "1"}},
-      {"trireme",
-       {"reward"},
-       {"--init", "<run", "--data", "<pairs", "--run", ">run", "--train.steps", "1"}},
+      {"trireme", {"sft"}, on("<chats")},
+      {"trireme", {"dpo"}, on("<pairs")},
+      {"trireme", {"kto"}, on("<answers")},
+      {"trireme", {"reward"}, on("<pairs")},
       {"trireme",
        {"distill"},
        {"--init", "<run", "--distill.teacher", "<run", "--data", "<chats", "--run", ">run",

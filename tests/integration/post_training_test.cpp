@@ -169,10 +169,9 @@ TEST_F(PostTraining, ARewardModelLearnsAndIsEvaluated) {
   const TaskCase reward{"reward", "reward", "pairs", {}};
   ASSERT_EQ(train(reward, "learned", "start", {.ranks = 1}, {"--train.steps", "30"}).code, 0);
   const auto evaluate = [](int ranks, const std::string& run) {
-    const Exit exit = mpirun(
-        ranks, {TRIREME_PROGRAM, "eval", "--reward", path(run).string(), "--data",
-                path("pairs").string(), "--batch", "2", "--predictions",
-                path("rewards").string(), "--json"});
+    const Exit exit = mpirun(ranks, {TRIREME_PROGRAM, "eval", "--reward", path(run).string(),
+                                     "--data", path("pairs").string(), "--batch", "2",
+                                     "--predictions", path("rewards").string(), "--json"});
     EXPECT_EQ(exit.code, 0) << exit.err;
     return exit.out + read_file(path("rewards"));
   };
@@ -183,12 +182,12 @@ TEST_F(PostTraining, ARewardModelLearnsAndIsEvaluated) {
   EXPECT_GT(figures.at("margin").get<double>(), 0);
   EXPECT_EQ(figures.at("num_pairs"), 24);
 
-  expect_refused(trireme({"eval", "--reward", path("start").string(), "--data",
-                          path("pairs").string()}),
-                 2, {"has no reward head", "trireme reward"});
-  expect_refused(trireme({"eval", "--reward", path("learned").string(), "--data",
-                          path("chats").string()}),
-                 2, {"has kind sft", "dpo is required"});
+  expect_refused(
+      trireme({"eval", "--reward", path("start").string(), "--data", path("pairs").string()}), 2,
+      {"has no reward head", "trireme reward"});
+  expect_refused(
+      trireme({"eval", "--reward", path("learned").string(), "--data", path("chats").string()}), 2,
+      {"has kind sft", "dpo is required"});
   expect_refused(trireme({"eval", "--data", path("pairs").string()}), 2,
                  {"--checkpoint MODEL or --reward MODEL"});
 }

@@ -13,9 +13,8 @@ constexpr std::array<std::string_view, 3> kPromptLists{"conversations", "message
 
 /// Returns the name of the field that holds the prompt; "" if there is none.
 std::string_view prompt_field(const object& record) {
-  const auto* found = std::find_if(kPromptLists.begin(), kPromptLists.end(), [&](auto name) {
-    return find_value(record, name).has_value();
-  });
+  const auto* found = std::find_if(kPromptLists.begin(), kPromptLists.end(),
+                                   [&](auto name) { return find_value(record, name).has_value(); });
   return found == kPromptLists.end() ? "" : *found;
 }
 

@@ -27,14 +27,14 @@ at::Tensor read_reward_head(const generate::ModelOptions& options, std::int64_t 
       return at::from_blob(bytes.data(), {1, hidden_size}, type).clone();
     }
   }
-  fail(ErrorKind::usage,
-       "{} has no reward head. Give a run or a checkpoint of `trireme reward`.",
+  fail(ErrorKind::usage, "{} has no reward head. Give a run or a checkpoint of `trireme reward`.",
        options.checkpoint);
 }
 
 void check_sequence(const std::vector<std::uint32_t>& sequence, const model::ModelConfig& config) {
   if (sequence.empty())
-    fail(ErrorKind::usage, "A sequence for the reward model is empty. It needs at least one token.");
+    fail(ErrorKind::usage,
+         "A sequence for the reward model is empty. It needs at least one token.");
   if (std::ssize(sequence) > config.max_seq_len)
     fail(ErrorKind::usage,
          "A sequence for the reward model has {} tokens. The model accepts at most {}.",

@@ -27,10 +27,9 @@ class Reward final : public Task {
       const TaskContext& context) const override {
     return std::make_unique<objective::BradleyTerry>(
         context.model.registry(),
-        objective::BradleyTerry::Setup{
-            context.model.has_head(), context.model.head_weight(),
-            context.model.config().hidden_size, context.model.tensor(),
-            parallel::context_group(context.mesh), config_},
+        objective::BradleyTerry::Setup{context.model.has_head(), context.model.head_weight(),
+                                       context.model.config().hidden_size, context.model.tensor(),
+                                       parallel::context_group(context.mesh), config_},
         context.measures);
   }
 

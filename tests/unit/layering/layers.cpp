@@ -13,7 +13,7 @@ const std::map<std::string_view, Names>& module_rows() {
       {"text", {"core"}},
       {"data", {"core"}},
       {"reward", {"core", "text"}},  // runs without LibTorch
-      {"pipeline", {"core"}},  // runs without LibTorch
+      {"pipeline", {"core"}},        // runs without LibTorch
       {"device", {"core", "comm", "ops"}},
       {"parallel",
        {"core", "comm", "device", "ops", "pipeline"}},  // context: attention, chunk by chunk
