@@ -5,6 +5,7 @@
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
 #include "data/shards/set_kind.hpp"
+#include "data_prep/documents/chat_parts.hpp"
 #include "data_prep/documents/document_maker.hpp"
 #include "text/chat/chat_encoder.hpp"
 #include "text/chat/chat_reader.hpp"
@@ -14,110 +15,6 @@
 
 namespace trireme::data_prep {
 namespace {
-
-constexpr const char* kProbe = "@probe@";
-
-template <class Matches>
-bool any_message(const text::Conversation& conversation, Matches matches) {
-  return std::any_of(conversation.messages.begin(), conversation.messages.end(), matches);
-}
-
-bool has_tools(const text::Conversation& conversation) {
-  return !conversation.tools.empty();
-}
-
-bool has_calls(const text::Conversation& conversation) {
-  return any_message(conversation,
-                     [](const text::ChatMessage& one) { return !one.tool_calls.empty(); });
-}
-
-bool has_results(const text::Conversation& conversation) {
-  return any_message(conversation, [](const text::ChatMessage& one) {
-    return one.role == text::Role::tool && !one.content.empty();
-  });
-}
-
-bool has_thoughts(const text::Conversation& conversation) {
-  return any_message(conversation, [](const text::ChatMessage& one) {
-    return one.role == text::Role::assistant && one.reasoning &&
-           one.reasoning->find_first_not_of(" \t\r\n") != std::string::npos;
-  });
-}
-
-bool has_late_system(const text::Conversation& conversation) {
-  return std::any_of(conversation.messages.begin() + 1, conversation.messages.end(),
-                     [](const text::ChatMessage& one) {
-                       return one.role == text::Role::system && !one.content.empty();
-                     });
-}
-
-text::ChatMessage said(text::Role role, std::string content) {
-  text::ChatMessage message;
-  message.role = role;
-  message.content = std::move(content);
-  return message;
-}
-
-/// Returns the shortest conversation that contains the probe in the given part.
-text::Conversation probe_of(std::size_t part) {
-  text::Conversation conversation;
-  conversation.messages = {said(text::Role::user, "q"), said(text::Role::assistant, "a")};
-  text::ChatMessage& answer = conversation.messages.back();
-  if (part == 0) conversation.tools = {kProbe};
-  if (part == 1) answer.tool_calls = {{"f", kProbe}};
-  if (part == 2)
-    conversation.messages.insert(conversation.messages.end() - 1, said(text::Role::tool, kProbe));
-  if (part == 3) answer.reasoning = kProbe;
-  if (part == 4)
-    conversation.messages.insert(conversation.messages.end() - 1, said(text::Role::system, kProbe));
-  return conversation;
-}
-
-/// Finds the parts of conversations that a chat template cannot write, such as the tools under
-/// minimind-v2. The template omits them, so pack counts them with the fields that it does not read.
-/// Immutable after construction.
-class UnwrittenFields {
- public:
-  /// Renders a conversation with all parts to find out which of them `chat_template` writes.
-  explicit UnwrittenFields(const text::ChatTemplate& chat_template)
-      : template_(chat_template.name) {
-    for (std::size_t part = 0; part < parts().size(); ++part) {
-      const text::RenderedChat rendered = chat_template.render(probe_of(part), {});
-      if (rendered.text.find(kProbe) == std::string::npos) unwritten_.push_back(parts()[part]);
-    }
-  }
-
-  /// Sets `fields` to the parts of the conversations of a record that are not written, each once,
-  /// with names like "tool_calls (not written by --template plain)".
-  void find(const std::vector<text::Conversation>& conversations,
-            std::vector<text::UnreadField>& fields) const {
-    fields.clear();
-    for (const Part& part : unwritten_) {
-      if (std::any_of(conversations.begin(), conversations.end(), part.is_in))
-        fields.push_back(
-            {formatted("{} (not written by --template {})", part.name, template_), true});
-    }
-  }
-
- private:
-  struct Part {
-    const char* name;
-    bool (*is_in)(const text::Conversation& conversation);
-  };
-
-  static const std::vector<Part>& parts() {
-    static const std::vector<Part> parts{
-        {"tools", has_tools},
-        {"tool_calls", has_calls},
-        {"messages of role tool", has_results},
-        {"reasoning_content", has_thoughts},
-        {"system messages after the first message", has_late_system}};
-    return parts;
-  }
-
-  std::vector<Part> unwritten_;
-  const char* template_;
-};
 
 /// A rendered and encoded chat.
 struct Chat {
@@ -149,19 +46,6 @@ std::size_t common_prompt(std::span<const std::uint32_t> chosen,
                           std::span<const std::uint32_t> rejected) {
   const auto differ = std::mismatch(chosen.begin(), chosen.end(), rejected.begin(), rejected.end());
   return static_cast<std::size_t>(differ.first - chosen.begin());
-}
-
-/// Returns the number of occurrences of `part` in the texts of a conversation.
-std::uint64_t count_in(const text::Conversation& conversation, std::string_view part) {
-  std::uint64_t sum = 0;
-  for (const std::string& tool : conversation.tools) sum += occurrences(part, tool);
-  for (const text::ChatMessage& message : conversation.messages) {
-    sum += occurrences(part, message.content);
-    if (message.reasoning) sum += occurrences(part, *message.reasoning);
-    for (const text::ToolCall& call : message.tool_calls)
-      sum += occurrences(part, call.name) + occurrences(part, call.arguments);
-  }
-  return sum;
 }
 
 /// Removes the targets of all answers except the last one.

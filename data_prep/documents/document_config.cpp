@@ -21,6 +21,9 @@ void check_fields(const DocumentConfig& config, Problems& problems) {
   if (kind != nullptr && !kind->form)
     return refuse(cat(" requires --kind ", text::chat_kind_names(" and "), "; for ", kind->name,
                       " give the field of the text as --field"));
+  if (kind != nullptr && kind->num_names == 0)
+    return refuse(cat(" does not apply to --kind ", kind->name, ", which has only the form ",
+                      text::default_record_form(*kind->form).name));
   if (kind != nullptr && names.size() != kind->num_names)
     return refuse(cat(": --kind ", kind->name, " takes ", kind->names_refusal));
   const std::set<std::string> different(names.begin(), names.end());
@@ -55,6 +58,28 @@ void check_ignored(const DocumentConfig& config, Problems& problems) {
 void check_probability(const char* option, double value, Problems& problems) {
   if (value != ChatConfig{}.add_system && !(value >= 0 && value <= 1))
     problems.add(option, value, "must be in [0, 1]");
+}
+
+/// Adds the options that prompts do not have, and those that only prompts have.
+void check_prompts(const DocumentConfig& config, Problems& problems) {
+  const ChatConfig& chat = config.chat;
+  const ChatConfig usual;
+  if (chat_form(config) != text::ChatForm::prompt) {
+    if (chat.thinking_ratio != usual.thinking_ratio)
+      problems.add(formatted("--thinking-ratio {} requires --kind rl", chat.thinking_ratio));
+    return;
+  }
+  const auto refuse = [&](std::string_view option) {
+    problems.add(formatted("{} does not apply to --kind rl: prompts have no answers", option));
+  };
+  if (chat.mask != usual.mask) refuse("--mask");
+  if (chat.train_on != usual.train_on) refuse("--train-on");
+  if (chat.drop_empty_think != usual.drop_empty_think) refuse("--drop-empty-think");
+  check_probability("--thinking-ratio", chat.thinking_ratio, problems);
+  if (chat.thinking_ratio >= 0 &&
+      text::chat_template(chat.format).thinking == text::ThinkingSwitch::none)
+    problems.add(formatted("--thinking-ratio {}: --template {} has no thoughts in its prompts",
+                           chat.thinking_ratio, chat.format));
 }
 
 }  // namespace
@@ -126,6 +151,7 @@ void check(const DocumentConfig& config, Problems& problems) {
     check_probability("--drop-empty-think", config.chat.drop_empty_think, problems);
     text::chat_template(config.chat.format);  // throws Error(usage) with a list of all templates
   }
+  check_prompts(config, problems);
 }
 
 }  // namespace trireme::data_prep

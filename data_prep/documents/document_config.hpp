@@ -68,6 +68,7 @@ struct ChatConfig {
   double add_system = -1;
   double drop_empty_think = -1;
   std::string system_prompts;
+  double thinking_ratio = -1;
   std::int64_t seed = 0;
 
   template <class Self, class Visit>
@@ -113,6 +114,11 @@ struct ChatConfig {
     visit("system_prompts", self.system_prompts,
           "prompts for --add-system, one per line; default: ten built-in prompts",
           {.placeholder = "FILE"});
+    visit("thinking_ratio", self.thinking_ratio,
+          chat_help("probability that a prompt opens a thought; -1: the choice of the template",
+                    text::ChatForm::prompt)
+              .c_str(),
+          {.placeholder = "R", .identity = Identity::unless_default});
     visit("seed", self.seed, chat_help("random seed of these choices").c_str(),
           {.placeholder = "S", .least = 0});
   }

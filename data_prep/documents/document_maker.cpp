@@ -120,6 +120,8 @@ void DocumentMaker::end_document(const Record& record, std::uint64_t num_tokens,
 
 std::unique_ptr<DocumentMaker> make_document_maker(const text::Tokenizer& tokenizer,
                                                    const DocumentRules& rules) {
+  if (chat_form(rules.config) == text::ChatForm::prompt)
+    return make_prompt_documents(tokenizer, rules);
   if (chat_form(rules.config)) return make_chat_documents(tokenizer, rules);
   return std::make_unique<TextDocuments>(tokenizer, rules);
 }

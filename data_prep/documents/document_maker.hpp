@@ -103,6 +103,12 @@ std::unique_ptr<DocumentMaker> make_document_maker(const text::Tokenizer& tokeni
 std::unique_ptr<DocumentMaker> make_chat_documents(const text::Tokenizer& tokenizer,
                                                    const DocumentRules& rules);
 
+/// Creates the maker for prompts of reinforcement learning: the messages before the last answer, as
+/// the template renders them with the header of the next answer, and the record as JSON. A prompt of
+/// more than seq_len tokens is dropped, because a cut one would lose its question.
+std::unique_ptr<DocumentMaker> make_prompt_documents(const text::Tokenizer& tokenizer,
+                                                     const DocumentRules& rules);
+
 /// Warns if the template writes markers that are not tokens of the tokenizer.
 void warn_of_unknown_markers(const DocumentConfig& config, const text::Tokenizer& tokenizer);
 

@@ -35,6 +35,7 @@ text::ChatAugment read_augment(const ChatConfig& config) {
   }
   if (config.add_system >= 0) augment.add_system = config.add_system;
   if (config.drop_empty_think >= 0) augment.drop_empty_think = config.drop_empty_think;
+  if (config.thinking_ratio >= 0) augment.thinking_ratio = config.thinking_ratio;
   augment.system_prompts = config.system_prompts.empty() ? text::default_system_prompts()
                                                          : read_prompts(config.system_prompts);
   augment.seed = static_cast<std::uint64_t>(config.seed);
@@ -55,7 +56,8 @@ void put_chat_identity(const DocumentRules& rules, Json& identity) {
     for (const std::string& prompt : augment.system_prompts) prompts += prompt + '\n';
     identity["system_prompts_xxh3"] = xxh3_128_hex(prompts);
   }
-  if (augment.add_system > 0 || augment.drop_empty_think > 0) identity["seed"] = augment.seed;
+  if (augment.add_system > 0 || augment.drop_empty_think > 0 || augment.thinking_ratio)
+    identity["seed"] = augment.seed;
 }
 
 }  // namespace
@@ -75,6 +77,8 @@ DocumentRules read_rules(const DocumentConfig& config, std::int64_t seq_len) {
   if (!config.chat.record_fields.empty()) rules.fields = split(config.chat.record_fields, ',');
   if (!config.ignore_fields.empty()) rules.ignore_fields = split(config.ignore_fields, ',');
   rules.augment = read_augment(config.chat);
+  // The thoughts of earlier answers stay in a prompt, like in MiniMind.
+  if (chat_form(config) == text::ChatForm::prompt) rules.augment.drop_empty_think = 0;
   if (chat_form(config) && rules.augment.add_system > 0 && rules.augment.system_prompts.empty())
     fail(ErrorKind::data, "--system-prompts: the file has no line with text");
   return rules;

@@ -133,6 +133,8 @@ double padding_share(const data::Manifest& manifest, const Sizes& sizes) {
 std::string packing_text(const data::Manifest& manifest, const Sizes& sizes) {
   if (data::set_kind(manifest.kind).has_pairs())
     return formatted("\npairs           of at most {} tokens per side", manifest.seq_len);
+  if (data::set_kind(manifest.kind).has_prompts())
+    return formatted("\nprompts         of at most {} tokens", manifest.seq_len);
   char padding[32];
   std::snprintf(padding, sizeof padding, "%.3f %%", 100 * padding_share(manifest, sizes));
   return formatted("\nsequences       {} of {} tokens, padding {}", sizes.sequences,

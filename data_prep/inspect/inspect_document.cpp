@@ -60,6 +60,11 @@ std::string to_text(const Shown& row, const text::Tokenizer& tokenizer, std::siz
   return text;
 }
 
+Json record_json(const data::TokenShard& shard, std::uint64_t doc) {
+  return parse_json(shard.text(shard.kind().texts.front(), doc),
+                    formatted("{}:{}", shard.path().string(), data::schema::kRecordBytes));
+}
+
 struct Origin {
   std::string source;
   std::uint64_t offset = 0;
@@ -134,6 +139,7 @@ std::string document_json(const data::TokenSet& set, const DocumentLocation& pla
     json["rejected"] = to_json(shown(pair.rejected.ids, pair.rejected.targets), tokenizer);
   } else {
     json.update(to_json(shown_document(shard, place.doc), tokenizer));
+    if (shard.kind().has_prompts()) json["record"] = record_json(shard, place.doc);
   }
   return escape_json_controls(json_line(json));
 }
@@ -154,6 +160,8 @@ std::string document_text(const data::TokenSet& set, const DocumentLocation& pla
     text += to_text(shown(pair.rejected.ids, pair.rejected.targets), tokenizer, max_tokens);
   } else {
     text += "---\n" + to_text(shown_document(shard, place.doc), tokenizer, max_tokens);
+    if (shard.kind().has_prompts())
+      text += formatted("--- record\n{}\n", record_json(shard, place.doc).dump());
   }
   return escape_controls(text);
 }

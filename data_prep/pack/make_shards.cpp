@@ -75,7 +75,7 @@ void complete_shard(const data::Manifest& manifest, std::size_t shard, std::size
   if (kind.has_pairs()) {
     for (const data::SpanColumn& column : kind.spans)
       counts.target_tokens += column.of(documents.targets).num_tokens();
-  } else {
+  } else if (kind.has_sequences()) {
     data::PackTable& pack =
         content.packs.emplace_back(data::pack_documents(documents.offset, manifest.seq_len));
     if (kind.is_masked()) data::count_span_targets(documents.targets.loss, pack);

@@ -29,7 +29,7 @@ data::Manifest plan_manifest(const PackConfig& config, const DocumentRules& rule
   put_identity(rules, asked);
   DocumentConfig documents = config.documents;
   put_fields(config, fields_of("documents", documents), asked);
-  if (!data::set_kind(manifest.kind).has_pairs()) asked["packing_rule"] = data::kPackingRule;
+  if (data::set_kind(manifest.kind).has_sequences()) asked["packing_rule"] = data::kPackingRule;
   manifest.config_json = asked.dump();
   put_inputs(inputs, manifest);
   return manifest;

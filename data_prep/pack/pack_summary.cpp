@@ -76,6 +76,11 @@ class Losses {
     const std::uint64_t other = counts_.dropped - counts_.dropped_long - counts_.dropped_equal;
     if (!kind().is_masked())
       return dropped(other, formatted("field '{}' (--field) is empty", config_.value("field", "")));
+    if (kind().has_prompts()) {
+      return dropped(counts_.dropped_long, formatted("the prompt is longer than {} tokens; a longer "
+                                                     "--seq-len keeps them",
+                                                     manifest_.seq_len));
+    }
     const char* where = kind().has_pairs() ? "a side has no answer target" : "no target";
     const bool drops = kind().has_pairs() && manifest_.pair_cut_rule() == data::PairCutRule::drop;
     dropped(counts_.dropped_long,

@@ -36,6 +36,10 @@ inline constexpr const char* kChosenSpan = "/pair/chosen_span";         // u32 [
 inline constexpr const char* kRejectedPtr = "/pair/rejected_span_ptr";  // u64 [D+1]
 inline constexpr const char* kRejectedSpan = "/pair/rejected_span";     // u32 [S, 2]
 
+// Shards of prompts have these datasets; a document is a prompt.
+inline constexpr const char* kRecordPtr = "/record/ptr";      // u64 [D+1]
+inline constexpr const char* kRecordBytes = "/record/bytes";  // u8: JSON objects, concatenated
+
 inline constexpr std::uint64_t kChunkTokens = std::uint64_t{1} << 20;
 
 /// Returns "/pack/L512".

@@ -30,6 +30,11 @@ constexpr std::array kPairSpans{
                [](Targets all) -> Spans { return all.pairs.rejected; }},
 };
 
+constexpr std::array kRecordTexts{
+    TextColumn{schema::kRecordPtr, schema::kRecordBytes,
+               [](Targets all) -> const TextTable& { return all.records; }},
+};
+
 constexpr std::array kKinds{
     SetKind{.name = "pretrain", .document = "text"},
     SetKind{.name = "sft", .document = "conversation", .spans = kMaskSpans},
@@ -39,6 +44,11 @@ constexpr std::array kKinds{
             .keeps = keeps_targets,
             .numbers = kPairNumbers,
             .spans = kPairSpans},
+    SetKind{.name = "rl",
+            .document = "prompt",
+            .sample = SampleForm::prompt,
+            .spans = kMaskSpans,
+            .texts = kRecordTexts},
 };
 
 }  // namespace
@@ -46,6 +56,7 @@ constexpr std::array kKinds{
 void DocumentTargets::append(const DocumentTargets& other) {
   loss.append(other.loss);
   pairs.append(other.pairs);
+  records.append(other.records);
 }
 
 std::span<const SetKind> set_kinds() {

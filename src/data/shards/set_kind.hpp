@@ -11,11 +11,12 @@
 /// that `pack` reads for a kind.
 namespace trireme::data {
 
-/// The targets that a shard stores beside the tokens of its documents. Only the members that the
-/// kind of the shard needs are set.
+/// The data that a shard stores beside the tokens of its documents: targets, and the records of
+/// prompts. Only the members that the kind of the shard needs are set.
 struct DocumentTargets {
   SpanTable loss;
   PairTable pairs;
+  TextTable records;
 
   void append(const DocumentTargets& other);
 };
@@ -33,10 +34,18 @@ struct SpanColumn {
   const SpanTable& (*of)(const DocumentTargets& targets);
 };
 
+/// Two datasets of the shard with one text per document.
+struct TextColumn {
+  const char* ptr;    // u64 [D+1]
+  const char* bytes;  // u8
+  const TextTable& (*of)(const DocumentTargets& targets);
+};
+
 /// The form of one training sample.
 enum class SampleForm {
   sequence,  // parts of documents, packed to one length
   pair,      // one document with two sides
+  prompt,    // one document that a model continues
 };
 
 struct SetKind {
@@ -47,9 +56,16 @@ struct SetKind {
   decltype(&keeps_targets) keeps = nullptr;
   std::span<const NumberColumn> numbers = {};
   std::span<const SpanColumn> spans = {};
+  std::span<const TextColumn> texts = {};
 
   /// Returns true if a mask selects the targets, false if every token is a target.
   [[nodiscard]] constexpr bool is_masked() const { return !spans.empty(); }
+
+  /// Returns true if `pack` prepares sequences of documents for the sequence length.
+  [[nodiscard]] constexpr bool has_sequences() const { return sample == SampleForm::sequence; }
+
+  /// Returns true if the documents are prompts, which have no targets.
+  [[nodiscard]] constexpr bool has_prompts() const { return sample == SampleForm::prompt; }
 
   [[nodiscard]] constexpr bool has_pairs() const { return sample == SampleForm::pair; }
 };

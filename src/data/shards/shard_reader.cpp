@@ -78,6 +78,10 @@ void TokenShard::locate_tables() {
     locate(column.ptr);
     locate(column.span, /*is_pairs=*/true);
   }
+  for (const TextColumn& column : kind().texts) {
+    locate(column.ptr);
+    locate(column.bytes);
+  }
   if (file.has(schema::kDocLine)) locate(schema::kDocLine);
   for (const auto& entry : meta_.packs) {
     for (const char* part : {"/seq_ptr", "/seg_doc", "/seg_begin", "/seg_len", "/targets"}) {
@@ -226,6 +230,14 @@ std::string TokenShard::sources_json() const {
 
 std::string TokenShard::bad_json() const {
   const auto text = read_table<char>(schema::kBad, 0, table(schema::kBad).count);
+  return {text.begin(), text.end()};
+}
+
+std::string TokenShard::text(const TextColumn& column, std::uint64_t doc) const {
+  const auto ends = read_table<std::uint64_t>(column.ptr, doc, 2);
+  if (ends[1] < ends[0] || ends[1] > table(column.bytes).count)
+    fail(ErrorKind::data, "{}: {} is invalid at document {}", path_.string(), column.ptr, doc);
+  const auto text = read_table<char>(column.bytes, ends[0], ends[1] - ends[0]);
   return {text.begin(), text.end()};
 }
 

@@ -100,6 +100,9 @@ class TokenShard {
   /// Returns the entry of document `doc` in a NumberColumn of the kind.
   [[nodiscard]] std::uint32_t number(const char* column, std::uint64_t doc) const;
 
+  /// Returns the text of document `doc` in a TextColumn of the kind.
+  [[nodiscard]] std::string text(const TextColumn& column, std::uint64_t doc) const;
+
   /// Returns document `doc` of a shard of preference pairs.
   [[nodiscard]] Pair pair(std::uint64_t doc) const;
   [[nodiscard]] PairShape pair_shape(std::uint64_t doc) const;

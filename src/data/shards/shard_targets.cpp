@@ -34,6 +34,10 @@ void TokenShard::check_target_shape() const {
     expect_table(column.ptr, DType::u64, documents + 1);
     expect_table(column.span, DType::u32, table(column.span).count);
   }
+  for (const TextColumn& column : kind().texts) {
+    expect_table(column.ptr, DType::u64, documents + 1);
+    expect_table(column.bytes, DType::u8, table(column.bytes).count);
+  }
 }
 
 std::vector<Span> TokenShard::read_spans(const char* ptr, const char* span, std::uint64_t doc,

@@ -64,6 +64,11 @@ void write_spans(Hdf5File& file, const char* ptr, const char* span, const SpanTa
   file.write(span, DType::u32, shape, std::as_bytes(std::span(table.spans)));
 }
 
+void write_texts(Hdf5File& file, const TextColumn& column, const TextTable& table) {
+  write_vector(file, column.ptr, DType::u64, table.ptr);
+  write_text(file, column.bytes, table.bytes);
+}
+
 void write_targets(Hdf5File& file, const ShardContent& content) {
   const std::uint64_t documents = content.meta.counts.documents;
   const SetKind& kind = set_kind(content.meta.kind);
@@ -75,6 +80,10 @@ void write_targets(Hdf5File& file, const ShardContent& content) {
   for (const SpanColumn& column : kind.spans) {
     TRIREME_ASSERT(column.of(targets).num_documents() == documents);
     write_spans(file, column.ptr, column.span, column.of(targets));
+  }
+  for (const TextColumn& column : kind.texts) {
+    TRIREME_ASSERT(column.of(targets).num_documents() == documents);
+    write_texts(file, column, column.of(targets));
   }
 }
 

@@ -38,6 +38,17 @@ void SpanTable::append(const SpanTable& other) {
   for (std::size_t i = 1; i < other.ptr.size(); ++i) ptr.push_back(base + other.ptr[i]);
 }
 
+void TextTable::add(std::string_view of_document) {
+  bytes += of_document;
+  ptr.push_back(bytes.size());
+}
+
+void TextTable::append(const TextTable& other) {
+  const std::uint64_t before = bytes.size();
+  bytes += other.bytes;
+  for (std::size_t i = 1; i < other.ptr.size(); ++i) ptr.push_back(before + other.ptr[i]);
+}
+
 std::uint64_t SpanTable::num_tokens() const noexcept {
   std::uint64_t sum = 0;
   for (const Span& span : spans) sum += span.end - span.begin;

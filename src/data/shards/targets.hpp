@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -36,6 +37,18 @@ struct SpanTable {
 
   /// Returns the number of tokens in all spans.
   [[nodiscard]] std::uint64_t num_tokens() const noexcept;
+};
+
+/// One text per document, in order. Text d has the bytes [ptr[d], ptr[d+1]).
+struct TextTable {
+  std::vector<std::uint64_t> ptr{0};
+  std::string bytes;
+
+  void add(std::string_view of_document);
+  /// Appends all documents of another table.
+  void append(const TextTable& other);
+
+  [[nodiscard]] std::uint64_t num_documents() const noexcept { return ptr.size() - 1; }
 };
 
 /// Token counts of a preference pair. Each side includes the prompt, which is the longest common

@@ -35,6 +35,12 @@ bool drops_empty_think(const ChatAugment& augment, const ChatDraw& draw) {
   return uniform_double(random[0], random[1]) < augment.drop_empty_think;
 }
 
+std::optional<bool> opens_thought(const ChatAugment& augment, const ChatDraw& draw) {
+  if (!augment.thinking_ratio) return std::nullopt;
+  const PhiloxWords random = numbers(augment, "chat.open_thought", draw);
+  return uniform_double(random[0], random[1]) < *augment.thinking_ratio;
+}
+
 const std::vector<std::string>& default_system_prompts() {
   static const std::vector<std::string> prompts{
       "你是一位耐心的助手，请认真回答用户的问题。",

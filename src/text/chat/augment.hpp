@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,8 @@ struct ChatAugment {
   double add_system = 0;  // probability of adding a system message if there is none and no tools
   double drop_empty_think = 0;  // probability that the empty thoughts of a chat are removed
   std::vector<std::string> system_prompts;  // the system message is chosen from these
+  // probability that a generation prompt opens a thought; none: the choice of the template
+  std::optional<double> thinking_ratio = {};
   std::uint64_t seed = 0;
 };
 
@@ -31,6 +34,9 @@ void add_system_prompt(const ChatAugment& augment, const ChatDraw& draw,
 
 /// Returns true if the empty thoughts of this chat are removed.
 bool drops_empty_think(const ChatAugment& augment, const ChatDraw& draw);
+
+/// Returns RenderOptions::thinking of a prompt.
+std::optional<bool> opens_thought(const ChatAugment& augment, const ChatDraw& draw);
 
 /// Returns five prompts in Chinese and five in English.
 const std::vector<std::string>& default_system_prompts();

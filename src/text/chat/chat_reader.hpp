@@ -47,6 +47,9 @@ struct ChatProblem {
 /// - A side of a preference pair is a list of messages, after an optional "prompt"; or a text,
 ///   after the text "prompt" or the fields of an Alpaca record; or one message, after the list
 ///   "conversations" or "messages".
+/// - A prompt of reinforcement learning is a list of messages in "conversations", "messages" or
+///   "prompt" without its last message if that is an answer, or a text "prompt". Its other fields
+///   are not read and not listed.
 /// - The last of equal keys counts. Other fields are not read, and unread() lists them.
 /// - Numbers are read as in Python's json, also integers beyond 64 bits, 1e999, NaN and Infinity.
 /// Source: MiniMind's data sets, OpenAI's chat API, the data formats of LLaMA-Factory and TRL.

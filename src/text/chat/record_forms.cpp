@@ -16,6 +16,8 @@ namespace {
 constexpr std::array<std::string_view, 1> kTextMarks{"text"};
 constexpr std::array<std::string_view, 2> kConversationMarks{"conversations", "messages"};
 constexpr std::array<std::string_view, 1> kPairMarks{"chosen,rejected"};
+constexpr std::array<std::string_view, 3> kPromptMarks{"prompt,gt", "messages,gt",
+                                                       "conversations,gt"};
 
 /// Rows with the same chats stand in the order in which a record is compared with them.
 constexpr std::array kForms{
@@ -44,6 +46,11 @@ constexpr std::array kForms{
                .keys = R"({"prompt", "chosen", "rejected"})",
                .recognizes = chat_json::has_preference,
                .read = chat_json::read_preference},
+    RecordForm{.name = "rl",
+               .chats = ChatForm::prompt,
+               .keys = R"({"messages": [{"role", "content"}], "tools", "gt"})",
+               .recognizes = chat_json::has_rl_prompt,
+               .read = chat_json::read_rl_prompt},
 };
 
 constexpr std::array kKinds{
@@ -68,6 +75,11 @@ constexpr std::array kKinds{
                .num_names = 3,
                .names_refusal = "three names, PROMPT,CHOSEN,REJECTED",
                .names_advice = "name three of them as --fields PROMPT,CHOSEN,REJECTED"},
+    RecordKind{.name = "rl",
+               .form = ChatForm::prompt,
+               .keys = R"({"messages", "gt"})",
+               .noun = "prompt with its expected texts",
+               .marks = kPromptMarks},
 };
 
 }  // namespace
@@ -218,7 +230,7 @@ std::string describe_unknown(const object& record, const RecordKind& kind) {
                [&](const RecordForm& form) { return form.chats == kind.form; });
   text += cat(forms.size() == 1 ? "; the form of --kind " : "; the forms of --kind ", kind.name,
               forms.size() == 1 ? " is " : " are ", joined(forms, ", ", shown));
-  if (!texts.empty() && texts.size() >= kind.num_names && texts.size() <= kMostNamed)
+  if (kind.num_names != 0 && texts.size() >= kind.num_names && texts.size() <= kMostNamed)
     text += cat("; its texts are ", joined(texts, ", "), ": ", kind.names_advice);
   return text;
 }

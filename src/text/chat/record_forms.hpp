@@ -24,6 +24,7 @@ class RecordReader;
 enum class ChatForm {
   conversation,  // one conversation
   pair,          // two conversations, chosen and rejected
+  prompt,        // one conversation without its last answer
   request,       // "messages" of a request to a model; no answer is needed
 };
 

@@ -71,11 +71,14 @@ bool has_sharegpt(const object& record);
 bool has_alpaca(const object& record);
 bool has_prompt_completion(const object& record);
 bool has_preference(const object& record);
+bool has_rl_prompt(const object& record);
 void read_messages(RecordReader& reader, const object& record, std::vector<Conversation>& into);
 void read_alpaca(RecordReader& reader, const object& record, std::vector<Conversation>& into);
 void read_prompt_completion(RecordReader& reader, const object& record,
                             std::vector<Conversation>& into);
 void read_preference(RecordReader& reader, const object& record, std::vector<Conversation>& into);
+
+void read_rl_prompt(RecordReader& reader, const object& record, std::vector<Conversation>& into);
 
 /// Reads a record of two strings, named by the caller (`pack --fields QUESTION,ANSWER`).
 void read_own_fields(RecordReader& reader, const object& record, std::vector<Conversation>& into);

@@ -244,10 +244,10 @@ TEST_F(ChatPack, RefusesWrongOptions) {
             "--copies 0, must be in [1, 1000]");
   EXPECT_EQ(error([](PackConfig& c) { c.documents.chat.add_system = 1.5; }),
             "--add-system 1.5, must be in [0, 1]");
-  EXPECT_EQ(error([](PackConfig& c) { c.documents.kind = "rl"; }),
-            "--kind rl, must be pretrain, sft or dpo");
+  EXPECT_EQ(error([](PackConfig& c) { c.documents.kind = "ppo"; }),
+            "--kind ppo, must be pretrain, sft, dpo or rl");
   EXPECT_EQ(error([](PackConfig& c) { c.documents.kind = "pretrain"; }),
-            "--template minimind-v3 requires --kind sft and dpo");
+            "--template minimind-v3 requires --kind sft, dpo and rl");
 }
 
 TEST_F(ChatPack, InspectShowsNoControlCharactersRaw) {

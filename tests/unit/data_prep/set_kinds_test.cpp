@@ -24,8 +24,8 @@ TEST(SetKinds, ARowIsFoundByItsNameAndItsForm) {
     EXPECT_EQ(&text::record_kind(kind.form), &kind);
     EXPECT_EQ(data::set_kind(kind.name).is_masked(), kind.form.has_value()) << kind.name;
   }
-  EXPECT_EQ(text::find_record_kind("rl"), nullptr);
-  EXPECT_FALSE(data::set_kind("rl").is_masked());
+  EXPECT_EQ(text::find_record_kind("ppo"), nullptr);
+  EXPECT_FALSE(data::set_kind("ppo").is_masked());
 }
 
 TEST(SetKinds, ColumnsOfAKindHaveDifferentNamesAndDifferentContent) {
@@ -41,8 +41,13 @@ TEST(SetKinds, ColumnsOfAKindHaveDifferentNamesAndDifferentContent) {
       names.insert({column.ptr, column.span});
       contents.insert(&column.of(targets));
     }
-    EXPECT_EQ(names.size(), kind.numbers.size() + 2 * kind.spans.size()) << kind.name;
-    EXPECT_EQ(contents.size(), kind.numbers.size() + kind.spans.size()) << kind.name;
+    for (const data::TextColumn& column : kind.texts) {
+      names.insert({column.ptr, column.bytes});
+      contents.insert(&column.of(targets));
+    }
+    const std::size_t pairs = kind.spans.size() + kind.texts.size();
+    EXPECT_EQ(names.size(), kind.numbers.size() + 2 * pairs) << kind.name;
+    EXPECT_EQ(contents.size(), kind.numbers.size() + pairs) << kind.name;
   }
 }
 
@@ -51,7 +56,7 @@ TEST(SetKinds, NumberOfNamesIsThatOfTheList) {
     const std::size_t listed = kind.names.empty() ? 0 : split(kind.names, ',').size();
     EXPECT_EQ(kind.num_names, listed) << kind.name;
   }
-  EXPECT_EQ(text::chat_kind_names(" and "), "sft and dpo");
+  EXPECT_EQ(text::chat_kind_names(" and "), "sft, dpo and rl");
   EXPECT_EQ(text::chat_kind_names(", ", text::ChatForm::pair), "dpo");
 }
 

@@ -12,6 +12,7 @@ const std::map<std::string_view, Names>& module_rows() {
       {"ops", {"core"}},
       {"text", {"core"}},
       {"data", {"core"}},
+      {"reward", {"core", "text"}},  // runs without LibTorch
       {"pipeline", {"core"}},  // runs without LibTorch
       {"device", {"core", "comm", "ops"}},
       {"parallel",
@@ -26,7 +27,7 @@ const std::map<std::string_view, Names>& module_rows() {
        {"core", "config", "comm", "device", "parallel", "text", "ops", "model", "checkpoint"}},
       {"train",
        {"core", "scheduler", "job", "config", "comm", "device", "parallel", "text", "data", "optim",
-        "ops", "objective", "model", "checkpoint", "generate", "pipeline", "http"}},
+        "ops", "objective", "model", "checkpoint", "generate", "pipeline", "http", "reward"}},
       {"report", {"core", "scheduler", "config", "job", "model"}},  // runs without LibTorch
       {"serve",
        {"core", "config", "comm", "device", "http", "parallel", "text", "ops", "model",
