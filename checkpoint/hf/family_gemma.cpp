@@ -37,6 +37,7 @@ void read_gemma3(const Json& config, HfReader& reader, model::ModelConfig& model
   for (std::int64_t layer = 0; layer < model.num_layers; ++layer)
     windows.push_back(pattern == 0 || (layer + 1) % pattern != 0);
   read_layer_windows(config, reader, window, windows, model);
+  reader.mark("rope_local_base_freq");
   if (model.sliding_window > 0) model.local_rope_theta = local_theta(config, reader);
 }
 

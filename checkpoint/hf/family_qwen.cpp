@@ -55,6 +55,8 @@ void read_qwen3_moe(const Json& config, HfReader& reader, model::ModelConfig& mo
   if (const auto step = reader.size("decoder_sparse_step", 1); step != 1)
     reader.problem("decoder_sparse_step",
                    formatted(" = {}, must be 1: experts in every layer", step));
+  reader.mark("mlp_only_layers");
+  reader.mark("max_window_layers");  // has an effect only with use_sliding_window
   Json dense = config.value("mlp_only_layers", Json());
   if (dense.is_null()) dense = Json::array();
   if (dense.is_array()) std::sort(dense.begin(), dense.end());

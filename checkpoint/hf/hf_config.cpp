@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/hf_family.hpp"
@@ -74,6 +75,47 @@ constexpr std::array<const char*, 33> kComputationKeys{{"attention_bias",
                                                         "logit_scale",
                                                         "use_mrope"}};
 
+/// Keys that do not change the logits of any architecture.
+constexpr std::array<const char*, 39> kKeysWithoutEffect{{"_attn_implementation",
+                                                          "_attn_implementation_autoset",
+                                                          "_name_or_path",
+                                                          "_sliding_window_pattern",
+                                                          "add_cross_attention",
+                                                          "architectures",
+                                                          "attn_implementation",
+                                                          "auto_map",
+                                                          "bos_token_id",
+                                                          "cache_implementation",
+                                                          "chunk_size_feed_forward",
+                                                          "dtype",
+                                                          "eos_token_id",
+                                                          "finetuning_task",
+                                                          "id2label",
+                                                          "initializer_range",
+                                                          "is_decoder",
+                                                          "is_encoder_decoder",
+                                                          "label2id",
+                                                          "model_type",
+                                                          "original_max_position_embeddings",
+                                                          "output_attentions",
+                                                          "output_hidden_states",
+                                                          "output_router_logits",
+                                                          "pad_token_id",
+                                                          "prefix",
+                                                          "pretraining_tp",
+                                                          "problem_type",
+                                                          "pruned_heads",
+                                                          "return_dict",
+                                                          "sep_token_id",
+                                                          "task_specific_params",
+                                                          "tie_encoder_decoder",
+                                                          "tokenizer_class",
+                                                          "torch_dtype",
+                                                          "torchscript",
+                                                          "transformers_version",
+                                                          "use_bfloat16",
+                                                          "use_cache"}};
+
 const Family& family_named(const Json& config, std::string_view where) {
   const auto type = config.find("model_type");
   if (type != config.end() && type->is_string()) {
@@ -88,6 +130,7 @@ const Family& family_named(const Json& config, std::string_view where) {
 /// Returns Trireme's name of the activation.
 std::string read_activation(const Json& config, const Family& family, HfReader& reader) {
   const std::string key(family.activation_key);
+  reader.mark(key);
   const Json found = config.value(key, Json(family.defaults.activation));
   for (const model::ActivationName& one : model::activation_names()) {
     if (found == one.hf_name) return one.name;
@@ -130,25 +173,6 @@ Json config_of(const model::ModelConfig& config, const Family& family) {
   return json;
 }
 
-/// Returns true if config.json of the family can express the model.
-bool fits(const model::ModelConfig& config, const Family& family) {
-  if (config.moe.on() && config.moe.has_bias()) return false;
-  try {
-    return hf_differences(config, model_from_hf(config_of(config, family), "")).empty();
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-/// Returns the family `wanted` if it fits, else the first one that fits; null if none does.
-const Family* fitting_family(const model::ModelConfig& config, std::string_view wanted) {
-  const Family* first = find_family(wanted);
-  if (first != nullptr && fits(config, *first)) return first;
-  for (const Family* family : hf_families())
-    if (fits(config, *family)) return family;
-  return nullptr;
-}
-
 }  // namespace
 
 std::vector<std::string> hf_differences(const model::ModelConfig& config,
@@ -180,30 +204,34 @@ std::vector<std::string> hf_differences(const model::ModelConfig& config,
   return differences;
 }
 
+std::optional<std::vector<std::string>> family_differences(const model::ModelConfig& config,
+                                                           const Family& family) {
+  try {
+    auto differences = hf_differences(config, model_from_hf(config_of(config, family), ""));
+    if (config.moe.on() && config.moe.has_bias())
+      differences.emplace_back("model.router_balance = bias");
+    return differences;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+const Family* fitting_family(const model::ModelConfig& config, std::string_view wanted) {
+  const auto fits = [&](const Family& family) {
+    const auto differences = family_differences(config, family);
+    return differences && differences->empty();
+  };
+  const Family* first = find_family(wanted);
+  if (first != nullptr && fits(*first)) return first;
+  for (const Family* family : hf_families())
+    if (fits(*family)) return family;
+  return nullptr;
+}
+
 const Family& hf_family(const model::ModelConfig& config, std::string_view wanted) {
   const Family* family = fitting_family(config, wanted);
   if (family == nullptr) fail(ErrorKind::internal, "no family fits: {}", hf_family_problem(config));
   return *family;
-}
-
-std::string hf_family_problem(const model::ModelConfig& config) {
-  if (fitting_family(config, "") != nullptr) return "";
-  const model::MoeConfig& moe = config.moe;
-  std::vector<std::string> reasons;
-  if (moe.on() && moe.num_shared_experts > 0)
-    reasons.push_back(formatted("num_shared_experts = {}", moe.num_shared_experts));
-  if (moe.on() && moe.router_score != "softmax")
-    reasons.push_back(formatted("router_score = {}", moe.router_score));
-  if (moe.on() && moe.has_bias()) reasons.emplace_back("router_balance = bias");
-  if (!reasons.empty()) return joined(reasons, ", ");
-  const Family& near = config.qk_norm ? (moe.on() ? qwen3_moe_family() : qwen3_family())
-                                      : (moe.on() ? mixtral_family() : llama_family());
-  try {
-    return joined(hf_differences(config, model_from_hf(config_of(config, near), "config.json")),
-                  ", ");
-  } catch (const Error& error) {
-    return error.what();
-  }
 }
 
 std::string hf_config_text(const model::ModelConfig& config, DType dtype,
@@ -219,12 +247,13 @@ std::string hf_config_text(const model::ModelConfig& config, DType dtype,
   return json.dump(2) + "\n";
 }
 
-model::ModelConfig model_from_hf(const Json& config, std::string_view where) {
-  if (!config.is_object()) fail(ErrorKind::data, "{}: not a JSON object", where);
-  HfReader reader(config, where);
+namespace {
+
+model::ModelConfig read_model(const Json& config, HfReader& reader, std::string_view where) {
   const Family& family = family_named(config, where);
   const Family::Defaults& defaults = family.defaults;
   for (const char* key : kComputationKeys) {
+    reader.mark(key);
     const bool is_read = std::ranges::find(family.keys, key) != family.keys.end();
     if (!is_read && !has_full_attention(config, key)) reader.must_be_off(key);
   }
@@ -261,6 +290,21 @@ model::ModelConfig model_from_hf(const Json& config, std::string_view where) {
   }
   model.preset = model::matching_preset(model);
   return model;
+}
+
+}  // namespace
+
+model::ModelConfig model_from_hf(const Json& config, std::string_view where) {
+  if (!config.is_object()) fail(ErrorKind::data, "{}: not a JSON object", where);
+  HfReader reader(config, where);
+  return read_model(config, reader, where);
+}
+
+std::vector<std::string> hf_unknown_keys(const Json& config, std::string_view where) {
+  HfReader reader(config, where);
+  for (const char* key : kKeysWithoutEffect) reader.mark(key);
+  (void)read_model(config, reader, where);
+  return reader.unread();
 }
 
 }  // namespace trireme::checkpoint

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,7 +25,17 @@ namespace trireme::checkpoint {
 /// same model.
 const Family& hf_family(const model::ModelConfig& config, std::string_view wanted = "");
 
-/// Returns why no family can express the model ("router_score = sigmoid, ..."); "" if one can.
+/// Returns the values of the model that config.json of the family cannot hold; empty if the family
+/// can express the model, null if its config.json cannot be read back.
+std::optional<std::vector<std::string>> family_differences(const model::ModelConfig& config,
+                                                           const Family& family);
+
+/// Like hf_family, but returns null if no family can express the model.
+const Family* fitting_family(const model::ModelConfig& config, std::string_view wanted);
+
+/// Returns the values that no family can express together ("model.qk_norm = true together with
+/// model.mlp_bias = true"); "" if a family can express the model. Without any of these values, the
+/// others do not block the export. Implemented in hf_blocking.cpp.
 std::string hf_family_problem(const model::ModelConfig& config);
 
 /// Returns the config.json of the family hf_family(config, wanted_family), with the keys of
@@ -41,5 +52,9 @@ std::vector<std::string> hf_differences(const model::ModelConfig& config,
 /// setting that is not supported by the family, and for other architectures. A model with longrope
 /// gets the original length as max_seq_len.
 model::ModelConfig model_from_hf(const Json& config, std::string_view where);
+
+/// Returns the keys that have a value, are not read by the family, and are not known to leave the
+/// logits unchanged, in the order of the file. Throws like model_from_hf.
+std::vector<std::string> hf_unknown_keys(const Json& config, std::string_view where);
 
 }  // namespace trireme::checkpoint

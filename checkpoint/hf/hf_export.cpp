@@ -31,8 +31,8 @@ void export_hf(const Checkpoint& checkpoint, const fs::path& directory, comm::Co
       model_from_values(checkpoint.manifest().values, checkpoint.path().string());
   if (const std::string why = hf_family_problem(config); !why.empty()) {
     fail(ErrorKind::usage,
-         "{}: no supported architecture of transformers has {}; train without, or generate and "
-         "serve from the checkpoint itself",
+         "{}: no supported architecture of transformers has {}. Train a model without one of these "
+         "values, or use the checkpoint itself with trireme generate and trireme serve.",
          checkpoint.path().string(), why);
   }
   std::vector<SafetensorsSource> sources = to_family(

@@ -9,6 +9,7 @@
 #include "checkpoint/hf/hf_model.hpp"
 #include "comm/share.hpp"
 #include "core/error.hpp"
+#include "core/join.hpp"
 #include "core/log.hpp"
 
 namespace trireme::checkpoint {
@@ -58,6 +59,13 @@ HfModel open_hf_model(const fs::path& directory) {
 fs::path import_hf(const fs::path& model, const fs::path& directory, bool require_tokenizer,
                    const VocabChange& change) {
   HfModel opened = open_hf_model(model);
+  const fs::path config_path = model / "config.json";
+  const auto unknown = hf_unknown_keys(read_json(config_path), config_path.string());
+  if (!unknown.empty())
+    log::warn(
+        formatted("{} has keys that Trireme does not know and ignores: {}. If one of them "
+                  "changes the computation, the imported model computes other logits.",
+                  config_path.string(), joined(unknown, ", ")));
   if (const auto& config = opened.model.config; config.rope_scaling.starts_with("longrope"))
     log::info(formatted(
         "{}: model.max_seq_len is {}, the original length, so that short_factor applies; train with a larger value to use long_factor",

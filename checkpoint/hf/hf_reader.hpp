@@ -1,9 +1,12 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/error.hpp"
 #include "core/files/json.hpp"
@@ -11,12 +14,13 @@
 namespace trireme::checkpoint {
 
 /// Reads keys of a config.json and collects all unsupported settings, so that one error lists all
-/// of them.
+/// of them. Also collects the names of the keys that were read.
 class HfReader {
  public:
   HfReader(const Json& config, std::string_view where) : config_(config), where_(where) {}
 
   std::int64_t size(const char* key, std::optional<std::int64_t> fallback = std::nullopt) {
+    mark(key);
     const auto found = config_.find(key);
     if (found == config_.end() || found->is_null()) {
       if (!fallback) problem(key, " is missing");
@@ -29,6 +33,7 @@ class HfReader {
   }
 
   double number(const Json& object, const char* key, double fallback) {
+    if (&object == &config_) mark(key);
     const auto found = object.find(key);
     if (found == object.end() || found->is_null()) return fallback;
     if (found->is_number()) return found->get<double>();
@@ -37,6 +42,7 @@ class HfReader {
   }
 
   bool flag(const char* key, bool fallback) {
+    mark(key);
     const auto found = config_.find(key);
     if (found == config_.end() || found->is_null()) return fallback;
     if (found->is_boolean()) return found->get<bool>();
@@ -47,6 +53,17 @@ class HfReader {
   void must_be_off(const char* key) {
     if (!is_off(key))
       problem(key, formatted(" = {} is not supported", config_.at(key).dump().substr(0, 100)));
+  }
+
+  /// Records a key that was read without a function of this class.
+  void mark(std::string_view key) { read_.emplace(key); }
+
+  /// Returns the keys that have a value and were not read, in the order of the file.
+  [[nodiscard]] std::vector<std::string> unread() const {
+    std::vector<std::string> keys;
+    for (const auto& [key, value] : config_.items())
+      if (!value.is_null() && !read_.contains(key)) keys.push_back(key);
+    return keys;
   }
 
   void problem(std::string_view key, const std::string& text) {
@@ -70,6 +87,7 @@ class HfReader {
   const Json& config_;
   std::string where_;
   std::string problems_;
+  std::set<std::string, std::less<>> read_;
 };
 
 }  // namespace trireme::checkpoint

@@ -165,6 +165,7 @@ void read_hf_rope(const Json& config, const Family& family, model::ModelConfig& 
   model.rope_theta = reader.number(config, "rope_theta", family.defaults.rope_theta);
   read_partial(config, family, model, reader);
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    reader.mark(key);
     const auto found = config.find(key);
     if (found == config.end() || found->is_null()) continue;
     if (!found->is_object()) {

@@ -93,13 +93,43 @@ TEST(HuggingFaceFamilies, EachRefusesKeysOfOthersByName) {
 TEST(HuggingFaceFamilies, AModelThatNoFamilyCanExpressIsRefused) {
   model::ModelConfig config = small(false, false);
   config.embedding_scale = 3;
-  EXPECT_EQ(hf_family_problem(config), "model.embedding_scale = 3");
+  EXPECT_EQ(
+      hf_family_problem(config),
+      "model.embedding_scale = 3 (the closest, llama, cannot have model.embedding_scale = 3)");
   config.embedding_scale = 1;
   EXPECT_EQ(hf_family_problem(config), "");
   EXPECT_EQ(hf_family(config).model_type, "llama");
   config.qkv_bias = true;
   EXPECT_EQ(hf_family(config).model_type, "qwen2");
   EXPECT_EQ(hf_family(config, "mistral").model_type, "qwen2") << "Mistral has no biases";
+}
+
+TEST(HuggingFaceFamilies, AnExportNamesAllOptionsThatBlockItTogether) {
+  model::ModelConfig config = small(true, false);
+  config.mlp_bias = true;
+  EXPECT_EQ(hf_family_problem(config).find("model.qk_norm = true together with model.mlp_bias = "
+                                           "true (the closest, qwen3, cannot have"),
+            0U)
+      << hf_family_problem(config);
+
+  config.post_norms = true;
+  config.embedding_scale = std::sqrt(32.0);
+  EXPECT_EQ(hf_family_problem(config),
+            "model.qk_norm = true together with model.mlp_bias = true (the closest, gemma3_text, "
+            "cannot have model.mlp_bias = true)");
+}
+
+TEST(HuggingFaceFamilies, KeysThatAreNotReadAreNamed) {
+  for (const Family* family : hf_families()) {
+    const std::string type(family->model_type);
+    Json config = parse_json(hf_config_text(fitting(type), DType::f32, {}, type), "c");
+    EXPECT_EQ(hf_unknown_keys(config, "c"), std::vector<std::string>{}) << family->model_type;
+    config["surprise"] = 2;
+    config["absent"] = nullptr;
+    config["key_scale"] = 1.0;
+    EXPECT_EQ(hf_unknown_keys(config, "c"), (std::vector<std::string>{"surprise", "key_scale"}))
+        << family->model_type;
+  }
 }
 
 TEST(HuggingFaceFamilies, FusedTensorsThatDoNotFitAreNamed) {
