@@ -148,7 +148,8 @@ JinjaDict members_of(const JinjaArguments& given) {
 
 }  // namespace
 
-void add_jinja_functions(std::map<std::string, JinjaValue>& variables) {
+void add_jinja_functions(std::map<std::string, JinjaValue>& known) {
+  std::map<std::string, JinjaValue> variables;
   variables["range"] = JinjaFunction(range_of);
   variables["dict"] =
       JinjaFunction([](const JinjaArguments& given) -> JinjaValue { return members_of(given); });
@@ -162,6 +163,7 @@ void add_jinja_functions(std::map<std::string, JinjaValue>& variables) {
     jinja_fail(cat("the template refuses the conversation: ",
                    given.positional.empty() ? std::string() : given.positional[0].str().bytes()));
   });
+  known.merge(variables);  // variables of the caller hide functions
 }
 
 JinjaValue Interpreter::evaluate(const JinjaExpression& node) {

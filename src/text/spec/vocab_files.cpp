@@ -124,7 +124,8 @@ class VocabFiles {
       if (found != vocab.end() && found->is_number_unsigned())
         add(content, found->get<std::uint64_t>(), SortedJson::object());
     }
-    for (const auto& [content, id] : object("added_tokens.json").items()) {
+    const SortedJson extra = object("added_tokens.json");  // must outlive items()
+    for (const auto& [content, id] : extra.items()) {
       if (!id.is_number_unsigned())
         fail(ErrorKind::data, "{}/added_tokens.json: the id of '{}' is not a number", where_,
              content);

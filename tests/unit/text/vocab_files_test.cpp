@@ -38,7 +38,7 @@ TEST(VocabFiles, BecomeTheTokenizerOfGpt2) {
 TEST(VocabFiles, AddedTokensComeFromAllFiles) {
   Files files = small_vocab_files();
   const auto size = static_cast<std::uint32_t>(parse_json(files["vocab.json"], "v").size());
-  files["added_tokens.json"] = Json::object({{"<|new|>", size}}).dump();
+  files["added_tokens.json"] = formatted(R"({{"<|new|>": {}}})", size);
   files["tokenizer_config.json"] =
       Json{{"tokenizer_class", "Qwen2Tokenizer"},
            {"eos_token", "<|end|>"},

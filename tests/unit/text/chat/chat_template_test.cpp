@@ -170,7 +170,7 @@ TEST(ChatTemplate, IsFoundByItsJinja) {
                            "qwen3", "llama3", "plain"}) {
     const ChatTemplate* found = nearest_chat_template(chat_template(name).jinja());
     ASSERT_NE(found, nullptr) << name;
-    EXPECT_STREQ(found->name, name);
+    EXPECT_EQ(found->name, name);
   }
   const auto nearest = [](const std::string& jinja) {
     const ChatTemplate* found = nearest_chat_template(jinja);
