@@ -9,7 +9,7 @@
 namespace trireme::text::jinja {
 namespace {
 
-constexpr std::int64_t kMaxRange = 1'000'000;
+constexpr std::int64_t kMaxRange = 100'000;
 constexpr std::size_t kMaxRepeatedBytes = std::size_t{1} << 20;
 
 [[noreturn]] void refuse_operands(std::string_view sign, const JinjaValue& left,

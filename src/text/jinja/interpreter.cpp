@@ -9,7 +9,7 @@ namespace trireme::text::jinja {
 namespace {
 
 /// Limits against templates that never end.
-constexpr std::int64_t kMaxSteps = 20'000'000;
+constexpr std::int64_t kMaxSteps = 2'000'000;
 constexpr std::size_t kMaxOutputBytes = std::size_t{256} << 20;
 constexpr int kMaxMacroDepth = 64;
 
@@ -150,6 +150,7 @@ JinjaList Interpreter::loop_items(const JinjaStatement& loop) {
 Interpreter::Flow Interpreter::run_loop(const JinjaStatement& loop) {
   const JinjaList items = loop_items(loop);
   for (std::size_t i = 0; i < items.size(); ++i) {
+    count_step(loop.place);
     frames_.emplace_back();
     frames_.back()["loop"] = loop_variable(items, i);
     assign(loop.targets, items[i], loop.place);
