@@ -81,6 +81,8 @@ std::vector<std::string> started_by(const std::string& word) {
       {"pretrain_h100.sbatch", {"trireme", "pretrain"}},
       {"sft_a100.sbatch", {"trireme", "sft"}},
       {"dpo_a100.sbatch", {"trireme", "dpo"}},
+      {"kto_a100.sbatch", {"trireme", "kto"}},
+      {"reward_a100.sbatch", {"trireme", "reward"}},
       {"distill_a100.sbatch", {"trireme", "distill"}},
       {"prep.sbatch", {"trireme-data", "pack"}},
       {"tokenizer.sbatch", {"trireme-data", "tokenizer", "train"}},
