@@ -48,7 +48,7 @@ void add_pack_command(config::CommandLine& line, comm::Launch& launch) {
           "--output data/train --threads 1")
       .example(
           "trireme-data pack --kind sft --template minimind-v3 --tokenizer tok --input a.jsonl "
-          "--output data/a")
+          "--output sft")
       .example(
           "trireme-data pack --config sft.toml --format alpaca --input a.json --output data/alpaca")
       .example("trireme-data pack --tokenizer tok --input corpus --output data/train --part 2/4")

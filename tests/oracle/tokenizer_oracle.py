@@ -255,7 +255,7 @@ def check_refusals(driver, checks, base, folder):
              ("invert", ["pre_tokenizer"], {**split, "invert": True}), ("String", ["pre_tokenizer"], {**split, "pattern": {"String": " "}}),
              ("Punctuation", ["pre_tokenizer"], {"type": "Sequence", "pretokenizers": [{"type": "Punctuation", "behavior": "Isolated"}, byte_level]}),
              ("Metaspace", ["decoder"], {"type": "Metaspace"}), ("decoder", ["decoder"], None),
-             ("Fuse", ["decoder"], {"type": "Sequence", "decoders": [{"type": "Fuse"}, byte_level]}), ("Unigram", ["model", "type"], "Unigram"),
+             ("Fuse", ["decoder"], {"type": "Sequence", "decoders": [{"type": "Fuse"}, byte_level]}), ("must be an array", ["model", "type"], "Unigram"), ("WordPiece", ["model", "type"], "WordPiece"),
              ("dropout", ["model", "dropout"], 0.1), ("continuing_subword_prefix", ["model", "continuing_subword_prefix"], "##"),
              ("end_of_word_suffix", ["model", "end_of_word_suffix"], "</w>"), ("truncation", ["truncation"], {"max_length": 5}),
              ("padding", ["padding"], {}), ("cls", ["post_processor"], {"type": "RobertaProcessing"}), ("version", ["version"], "2.0"),

@@ -83,7 +83,8 @@ TEST(ManualPages, AnUnknownCommandIsRefused) {
   Documented program;
   const std::string message = error_of([&] { (void)program.run({"man", "pretrian"}); }).what();
 
-  EXPECT_TRUE(message.starts_with("unknown command 'pretrian'; did you mean 'pretrain'?"))
+  EXPECT_TRUE(
+      message.starts_with("no command 'pretrian' has a manual page; did you mean 'pretrain'?"))
       << message;
 }
 

@@ -245,7 +245,7 @@ TEST_F(ChatPack, RefusesWrongOptions) {
   EXPECT_EQ(error([](PackConfig& c) { c.documents.chat.add_system = 1.5; }),
             "--add-system 1.5, must be in [0, 1]");
   EXPECT_EQ(error([](PackConfig& c) { c.documents.kind = "images"; }),
-            "--kind images, must be pretrain, sft, dpo, kto or rl");
+            "--kind images, must be one of pretrain, sft, dpo, kto, rl");
   EXPECT_EQ(error([](PackConfig& c) { c.documents.kind = "pretrain"; }),
             "--template minimind-v3 requires --kind sft, dpo, kto and rl");
 }
@@ -262,14 +262,14 @@ TEST_F(ChatPack, OptionsOfAnotherKindAreRefused) {
   };
 
   EXPECT_EQ(refusal("pretrain", [](PackConfig& c) { c.documents.chat.copies = 2; }),
-            "--copies 2 requires --kind sft and dpo");
+            "--copies 2 requires --kind sft, dpo, kto and rl");
   EXPECT_EQ(refusal("pretrain", [](PackConfig& c) { c.documents.chat.train_on = "last"; }),
-            "--train-on last requires --kind sft and dpo");
+            "--train-on last requires --kind sft, dpo, kto and rl");
   EXPECT_EQ(refusal("pretrain", [](PackConfig& c) { c.documents.chat.add_system = 0.2; }),
-            "--add-system 0.2 requires --kind sft and dpo");
+            "--add-system 0.2 requires --kind sft, dpo, kto and rl");
   EXPECT_EQ(
       refusal("pretrain", [](PackConfig& c) { c.documents.chat.special_in_content = "allow"; }),
-      "--special-in-content allow requires --kind sft and dpo");
+      "--special-in-content allow requires --kind sft, dpo, kto and rl");
   EXPECT_EQ(refusal("sft", [](PackConfig& c) { c.documents.text.field = "body"; }),
             "--field body requires --kind pretrain");
   EXPECT_EQ(refusal("dpo", [](PackConfig& c) { c.documents.text.bos = false; }),

@@ -204,7 +204,7 @@ TEST_F(Pack, RefusesADirectoryOfAnotherPackOrProgram) {
 TEST_F(Pack, RefusesWhatIsNotBuilt) {
   PackConfig config = pack_config(corpus_, path_ / "set");
   config.documents.kind = "rlhf";
-  EXPECT_NE(error_of(config, ErrorKind::usage).find("must be pretrain, sft, dpo or rl"),
+  EXPECT_NE(error_of(config, ErrorKind::usage).find("must be one of pretrain, sft, dpo, kto, rl"),
             std::string::npos);
   config.documents.kind = "pretrain";
   config.seq_len = 1;
@@ -354,7 +354,6 @@ TEST_F(Pack, IdentityHasWhatDecidesBytesAndNothingElse) {
   config.schedule = "static";
   config.threads = 2;
   config.max_bad = 3;
-  config.documents.chat.seed = 4;
   pack_with(config, tokenizer_, nullptr);  // packs an equal data set
   config.documents.text.eos = false;
   EXPECT_NE(error_of(config, ErrorKind::usage)

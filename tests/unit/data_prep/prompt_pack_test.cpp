@@ -22,7 +22,7 @@ constexpr const char* kQuestion =
 class PromptPack : public testing::ChatPack {
  protected:
   SortedJson prompt_of(const SortedJson& record) {
-    const auto longer = [](PackConfig& config) { config.seq_len = 256; };
+    const auto longer = [](PackConfig& config) { config.seq_len = 1024; };
     EXPECT_EQ(pack_lines("rl", {record.dump()}, longer)["documents"], 1) << record;
     return line(0);
   }
