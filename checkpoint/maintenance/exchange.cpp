@@ -162,7 +162,7 @@ const ExportFormat& format_of(const ExportCommand& options) {
   const std::span<const ExportFormat> rows = export_rows();
   const auto found = std::ranges::find(rows, name, &ExportFormat::name);
   if (found == rows.end())
-    fail(ErrorKind::usage, "--format {}, must be {}", name, format_names(" or "));
+    fail(ErrorKind::usage, "--format {}, must be one of {}", name, format_names(", "));
   if (std::ranges::find(found->dtypes, options.dtype) == found->dtypes.end())
     fail(ErrorKind::usage, "--dtype {}, must be one of {} for --format {}", options.dtype,
          joined(found->dtypes, ", "), name);

@@ -126,8 +126,9 @@ TEST_F(DataProgram, PacksFromAFileAsFromOptionsWhichWin) {
                 " --output " + (path_ / "none").string()),
             2);
   const std::string said = read_file(path_ / "err");
-  for (const char* part : {"pack.toml:2:1: unknown key 'pack.seqlen'; did you mean 'pack.seq_len'?",
-                           "--kind images, must be one of pretrain, sft, dpo, kto, rl (", "pack.toml:3)"})
+  for (const char* part :
+       {"pack.toml:2:1: unknown key 'pack.seqlen'; did you mean 'pack.seq_len'?",
+        "--kind images, must be one of pretrain, sft, dpo, kto, rl (", "pack.toml:3)"})
     EXPECT_NE(said.find(part), std::string::npos) << part << " not in " << said;
   EXPECT_FALSE(std::filesystem::exists(path_ / "none"));
 }

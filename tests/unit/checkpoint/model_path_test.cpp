@@ -180,7 +180,7 @@ TEST(ModelPlace, AdaptersAreExportedWithBaseTokenizerAndTemplate) {
     options.adapter = adapter;
     return message_of(ErrorKind::usage, [&] { export_command_alone(options); });
   };
-  EXPECT_EQ(refused("onnx", false), "--format onnx, must be hf, gguf or peft");
+  EXPECT_EQ(refused("onnx", false), "--format onnx, must be one of hf, gguf, peft");
   EXPECT_EQ(refused("hf", true), "--adapter needs --format peft, but --format is hf");
   export_command_alone(
       {.checkpoint = folder / "lora", .output = folder / "peft", .format = "peft"});
