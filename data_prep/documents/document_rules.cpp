@@ -99,6 +99,8 @@ void use_jinja_template(DocumentRules& rules, text::Tokenizer& tokenizer) {
     tokenizer = text::Tokenizer::from_files(files, "--tokenizer");
   }
   const std::string jinja = text::jinja_of_tokenizer(files);
+  if (jinja.empty() && where == chat.template_file)
+    fail(ErrorKind::data, "{} is empty. It must be a Jinja chat template", where);
   if (jinja.empty())
     fail(ErrorKind::usage,
          "--template tokenizer: the tokenizer has no chat template (chat_template.jinja, or "

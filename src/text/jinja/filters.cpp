@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 
 #include "core/error.hpp"
@@ -91,10 +92,15 @@ JinjaValue to_int(const JinjaValue& value, const JinjaArguments& given) {
   if (value.as_text() == nullptr) return fallback;
   const std::string text = text_stripped(*value.as_text(), true, true).bytes();
   const std::size_t begin = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
-  if (begin == text.size() || text.size() > 18 ||
-      text.find_first_not_of("0123456789", begin) != std::string::npos)
-    return fallback;
-  return std::int64_t{std::stoll(text)};
+  if (begin < text.size() && text.size() <= 18 &&
+      text.find_first_not_of("0123456789", begin) == std::string::npos)
+    return std::int64_t{std::stoll(text)};
+  double real = 0;  // int() of Jinja2 also reads decimals
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] =
+      std::from_chars(text.data() + (text.starts_with('+') ? 1 : 0), end, real);
+  const bool is_number = error == std::errc() && rest == end && std::abs(real) < 9e18;
+  return is_number ? JinjaValue(static_cast<std::int64_t>(real)) : fallback;
 }
 
 JinjaValue replaced(const JinjaValue& value, const JinjaArguments& given) {

@@ -201,7 +201,9 @@ class Lexing {
       return add(Kind::sign, std::string(sign), begin);
     }
     if (std::string_view("+-*/%~<>=.,:|()[]{}").find(c) == npos)
-      refuse(begin, formatted("the character '{}' has no meaning here", c));
+      refuse(begin, static_cast<unsigned char>(c) < 0x80
+                        ? formatted("the character '{}' has no meaning here", c)
+                        : "a character that is not ASCII has no meaning here");
     if (c == '(' || c == '[' || c == '{') open += c;
     if (c == ')' || c == ']' || c == '}') {
       const char partner = c == ')' ? '(' : c == ']' ? '[' : '{';

@@ -43,6 +43,8 @@ TEST(JinjaTemplate, ComputesExpressionsLikePython) {
             "{\"a\": 1, \"b\": [true, null, 1.5]} [\n  1\n]");
   EXPECT_EQ(rendered("{{ text.strip() | length }} {{ text | trim ~ '.' }} {{ name.upper() }}"),
             "3 é x. ANN");
+  EXPECT_EQ(rendered("{{ '3.7' | int }} {{ '-12' | int }} {{ 'x' | int(5) }} {{ '1e2' | int }}"),
+            "3 -12 5 100");
 }
 
 TEST(JinjaTemplate, KeepsTheWhiteSpaceRulesOfTransformers) {
