@@ -37,7 +37,7 @@ TEST(Parquet, IsRefusedByNameWithoutArrow) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::data);
     EXPECT_NE(std::string(error.what()).find("a.parquet is a Parquet file"), std::string::npos);
-    EXPECT_NE(std::string(error.what()).find("Build with Arrow"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("Build it with Arrow"), std::string::npos);
   }
 }
 
