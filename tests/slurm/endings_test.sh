@@ -148,9 +148,11 @@ a_killed_rank_starts_again_in_the_same_job() {
   await 120 "the end" ended "$job"
   expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
   expect_equal "restarts" "$(lost_starts inplace)" "$(job_field "$job" Restarts)"
-  # Seldom, a rank of the second step crashes inside MPI_Init, before the program has any output. One more restart is then right.
-  expect_match "decisions" '^restart (restart )?done$' "$(decisions inplace)"
-  expect_match "root causes" '^killed( killed)?$' "$(root_causes inplace)"
+  # Seldom, a rank of the second step crashes inside MPI_Init, before the program has any output. Then one more restart is right.
+  local again=
+  if grep -q 'Segmentation fault' "$work/inplace.out"; then again=1; fi
+  expect_equal "decisions" "restart ${again:+restart }done" "$(decisions inplace)"
+  expect_equal "root causes" "killed${again:+ killed}" "$(root_causes inplace)"
   expect_whole inplace
 }
 
