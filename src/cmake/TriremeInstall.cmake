@@ -1,9 +1,9 @@
 # Rules of `cmake --install BUILD --prefix P`. P contains all that the programs and job scripts need, except the C library, libgcc_s, the
 # GPU driver and the MPI of the build. All parts find each other relative to their own directory, so that P can be moved:
 #
-#   bin/                            trireme, trireme-data
+#   bin/                            trireme, trireme-data, trireme-setup
 #   lib/trireme/                    bundled libraries, the module that reads Parquet files; LibTorch and its CUDA libraries in torch/ and nvidia/, as in the wheel
-#   share/trireme/                  slurm/, configs/, monitoring/, modulefiles/, revision, manifest.txt
+#   share/trireme/                  slurm/, configs/, monitoring/, modulefiles/, libtorch, revision, manifest.txt
 #   share/man/man1, share/doc/trireme, share/bash-completion, share/zsh, share/fish
 
 if(NOT TARGET trireme)
@@ -33,6 +33,28 @@ endforeach()
 list(REMOVE_DUPLICATES install_rpath)
 set_target_properties(trireme trireme-data PROPERTIES INSTALL_RPATH "${install_rpath}")
 
+# What bin/trireme-setup must know about the LibTorch of the build.
+file(STRINGS ${torch_version_file} version_lines REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
+string(REGEX REPLACE "[^0-9;]" "" torch_release "${version_lines}")
+list(JOIN torch_release "." torch_release)
+set(torch_cuda none)
+if(TRIREME_TORCH_HAS_CUDA AND cudart MATCHES "\\.so\\.([0-9]+)")
+  set(torch_cuda ${CMAKE_MATCH_1})
+endif()
+execute_process(
+  COMMAND ${CMAKE_COMMAND} -E env TRIREME_CUDA=${torch_cuda} bash -c
+          [[case $TRIREME_CUDA in 12 | 13) ;; *) TRIREME_CUDA=13 ;; esac; source bin/lib/packages.sh; echo "$kTorchWheel" "${kPipIndex[@]}"]]
+  WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
+  OUTPUT_VARIABLE torch_wheel
+  OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX REPLACE "^([^ ]+) ?(.*)$" "\\1;\\2" torch_wheel "${torch_wheel}")
+list(GET torch_wheel 1 torch_index)
+list(GET torch_wheel 0 torch_wheel)
+set(torch_places ${install_rpath})
+list(FILTER torch_places INCLUDE REGEX "/lib/trireme/(torch|nvidia)/")
+list(TRANSFORM torch_places REPLACE ".*/lib/trireme/" "")
+list(JOIN torch_places " " torch_places)
+
 set(parquet_module "")
 if(TRIREME_HAVE_PARQUET)
   set(parquet_module ${CMAKE_BINARY_DIR}/lib/trireme/libtrireme_parquet.so)
@@ -43,6 +65,7 @@ configure_file(${CMAKE_SOURCE_DIR}/src/cmake/install_files.cmake.in install_file
 
 install(SCRIPT ${CMAKE_CURRENT_BINARY_DIR}/install_check.cmake)
 install(TARGETS trireme trireme-data RUNTIME DESTINATION bin)
+install(PROGRAMS bin/trireme-setup DESTINATION bin)
 if(TRIREME_HAVE_PARQUET)
   install(TARGETS trireme_parquet LIBRARY DESTINATION lib/trireme)
 endif()
