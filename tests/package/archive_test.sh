@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Packs an archive with bin/package, and runs its programs in a root directory that has only the C library, libgcc_s, bash and Open MPI:
-# a data set is packed, and a model is trained, resumed and asked. Usage: archive_test.sh BUILD
+# Packs archives with bin/package. The archive of kind cuda has no LibTorch; trireme-setup gives it one. The programs of the archive of kind
+# cpu run in a root directory that has only the C library, libgcc_s, bash and Open MPI: a data set is packed, and a model is trained, resumed
+# and asked. Usage: archive_test.sh BUILD
 set -euo pipefail
 build=$(readlink -f "$1")
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
@@ -11,7 +12,7 @@ wrong_options_are_refused() {
   local rc=0
   bin/package --kind rocm --output "$work" >"$work/out" 2>&1 || rc=$?
   expect_equal "exit for an unknown kind" 2 "$rc"
-  expect_match "its message" '--kind rocm, must be cpu' "$(<"$work/out")"
+  expect_match "its message" '--kind rocm, must be cpu or cuda' "$(<"$work/out")"
   rc=0
   bin/package --kind cpu --output "$work/absent" >"$work/out" 2>&1 || rc=$?
   expect_equal "exit for an absent directory" 2 "$rc"
@@ -86,7 +87,25 @@ EOF2
   [[ -s $work/root/tmp/hf/model.safetensors ]] || broken "the export has no model.safetensors"
 }
 
+an_archive_for_gpus_has_no_libtorch() {
+  local unpacked=$work/cuda torch
+  torch=$(sed -nE 's/^TRIREME_TORCH_DIR:PATH=(.*)/\1/p' "$build/CMakeCache.txt")
+  if [[ ! -e $torch/lib/libtorch_cuda.so ]]; then
+    printf 'NOT TESTED: the archive of kind cuda, because the LibTorch of the build is for CPUs\n'
+    return 0
+  fi
+  bin/package --kind cuda --output "$work" --build "$build" >"$work/out" 2>&1 || { broken "bin/package: $(<"$work/out")"; return 0; }
+  mkdir "$unpacked"
+  tar -C "$unpacked" -xf "$work"/trireme-*-linux-x86_64-cuda.tar.zst
+  unpacked=$(echo "$unpacked"/trireme-*)
+  expect_equal "files of LibTorch" '' "$(find "$unpacked" -name 'libtorch*.so*' -o -name 'libc10*' -o -name 'libcu*' -o -name 'libnccl*' | grep -v 'libcurl')"
+  ! "$unpacked/bin/trireme" --version >"$work/out" 2>&1 || broken "trireme starts without LibTorch"
+  "$unpacked/bin/trireme-setup" torch --from "$torch" >"$work/out" 2>&1 || broken "trireme-setup failed: $(<"$work/out")"
+  "$unpacked/bin/trireme" --version >"$work/out" 2>&1 || broken "trireme does not start after trireme-setup: $(<"$work/out")"
+}
+
 wrong_options_are_refused
+an_archive_for_gpus_has_no_libtorch
 an_archive_has_one_directory
 the_archive_runs_in_a_bare_root
 finish
