@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "comm/mpi/mpi_library.hpp"
 #include "core/files/json_lines.hpp"
 #include "core/process/installation.hpp"
 
@@ -20,7 +21,7 @@ std::string version_json(const std::string& program, const ProgramParts& parts) 
                     {"commit", revision_of(own_installation())},
                     {"compiler", "g++ " __VERSION__},
                     {"libtorch", text_or_null(parts.libtorch)},
-                    {"mpi", text_or_null(TRIREME_MPI_VERSION)},
+                    {"mpi", text_or_null(comm::mpi_library().version)},
                     {"hdf5", text_or_null(TRIREME_HDF5_VERSION)},
                     {"nccl", text_or_null(parts.nccl)},
                     {"cpu_kernels", parts.cpu_kernels}});

@@ -1,9 +1,13 @@
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "bin/trireme/commands.hpp"
 #include "comm/agree.hpp"
+#include "comm/mpi/mpi_library.hpp"
 #include "comm/scalars.hpp"
 #include "core/files/json_lines.hpp"
 #include "core/join.hpp"
@@ -72,6 +76,17 @@ struct DoctorSettings {
   bool json = false;
 };
 
+/// Returns how the loader found the MPI library, in words.
+std::string mpi_origin(const comm::MpiLibrary& mpi) {
+  const char* const value = std::getenv("LD_LIBRARY_PATH");
+  const std::string directory = std::filesystem::path(mpi.file).parent_path();
+  std::stringstream directories(value != nullptr ? value : "");
+  for (std::string one; std::getline(directories, one, ':');) {
+    if (std::filesystem::path(one).lexically_normal() == directory) return "LD_LIBRARY_PATH";
+  }
+  return "search path of the program and of the system";
+}
+
 std::vector<job::RankFacts> gather(const comm::LaunchInfo& launch, comm::Communicator& world) {
   job::RankFacts mine = job::own_facts(launch, device::set_cpu_threads(0, launch.local_size));
   const at::Device device = device::choose_device("auto", launch.local_rank);
@@ -97,13 +112,17 @@ std::vector<job::RankFacts> gather(const comm::LaunchInfo& launch, comm::Communi
 void show(bool as_json, const std::vector<job::Finding>& findings, const job::SpeedReport& speeds,
           const std::vector<job::RankFacts>& ranks,
           const std::vector<job::SettingsFile>& settings) {
+  const comm::MpiLibrary mpi = comm::mpi_library();
   const std::string exclude = joined(job::hosts_to_exclude(findings, hosts_of(ranks)), ",");
   if (as_json) {
     Json json{{"ok", !has_error(findings)},
               {"findings", Json::array()},
               {"nodes", Json::array()},
               {"exclude", exclude},
+              {"mpi", nullptr},
               {"settings", Json::array()}};
+    if (!mpi.version.empty())
+      json["mpi"] = {{"version", mpi.version}, {"file", mpi.file}, {"from", mpi_origin(mpi)}};
     for (const job::Finding& one : findings) {
       json["findings"].push_back({{"id", one.id},
                                   {"severity", job::severity_name(one.severity)},
@@ -126,6 +145,8 @@ void show(bool as_json, const std::vector<job::Finding>& findings, const job::Sp
       text +=
           formatted("  {}: all-reduce {}/s\n", one.host, format_bytes(1e9 * one.allreduce_gb_s));
   }
+  if (!mpi.version.empty())
+    text += formatted("  MPI: {}, {} (from {})\n", mpi.version, mpi.file, mpi_origin(mpi));
   for (const job::SettingsFile& one : settings)
     text += formatted("  settings of job scripts: {} ({})\n", one.path.string(), one.source);
   if (settings.empty()) text += "  settings of job scripts: no file, so all have their defaults\n";

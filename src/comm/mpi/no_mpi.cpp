@@ -2,6 +2,7 @@
 
 #include "comm/launchers.hpp"
 #include "comm/mpi/mpi_communicator.hpp"
+#include "comm/mpi/mpi_library.hpp"
 #include "comm/session.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
@@ -13,6 +14,10 @@ std::unique_ptr<Communicator> make_mpi_world(const CommOptions&) {
   fail(
       ErrorKind::usage,
       "comm backend 'mpi' is not in this build (TRIREME_WITH_MPI=OFF); use 'self', or build with MPI");
+}
+
+MpiLibrary mpi_library() {
+  return {};
 }
 
 Session::Session(int*, char***) {
