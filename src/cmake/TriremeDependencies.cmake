@@ -77,7 +77,8 @@ if(NOT spdlog_FOUND)
   trireme_missing("spdlog" libspdlog-dev CMAKE_PREFIX_PATH)
 endif()
 add_library(trireme_dep_log INTERFACE)
-target_link_libraries(trireme_dep_log INTERFACE spdlog::spdlog)
+# Without libspdlog.so, which needs a newer libstdc++ than the programs (bin/CMakeLists.txt). One file includes the headers.
+target_link_libraries(trireme_dep_log INTERFACE spdlog::spdlog_header_only)
 
 if(TRIREME_HDF5_ROOT)
   set(HDF5_ROOT ${TRIREME_HDF5_ROOT})

@@ -1,5 +1,5 @@
-# Rules of `cmake --install BUILD --prefix P`. P contains all that the programs and job scripts need, except the C library, libgcc_s, the
-# GPU driver and the MPI of the build. All parts find each other relative to their own directory, so that P can be moved:
+# Rules of `cmake --install BUILD --prefix P`. P contains all that the programs and job scripts need, except the C library, libgcc_s,
+# the libstdc++ of the system, the GPU driver and MPI. All parts find each other relative to their own directory, so that P can be moved:
 #
 #   bin/                            trireme, trireme-data, trireme-setup
 #   lib/trireme/                    bundled libraries, the module that reads Parquet files; LibTorch and its CUDA libraries in torch/ and nvidia/, as in the wheel

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Packs archives with bin/package. The archive of kind cuda has no LibTorch; trireme-setup gives it one. The programs of the archive of kind
-# cpu run in a root directory that has only the C library, libgcc_s, bash and Open MPI: a data set is packed, and a model is trained, resumed
+# cpu run in a root directory that has only the C library, libgcc_s, libstdc++, bash and Open MPI: a data set is packed, and a model is trained, resumed
 # and asked. Usage: archive_test.sh BUILD
 set -euo pipefail
 build=$(readlink -f "$1")
@@ -45,7 +45,7 @@ make_root() {
     while read -r file; do
       name=${file##*/}
       [[ $file != "$root"/* && ! -e $root$file ]] || continue
-      [[ $program == */bash || $name =~ ^(ld-linux|lib(c|m|dl|rt|pthread|resolv|util|anl|nsl|mvec|gcc_s|mpi|open-rte|open-pal|hwloc|event|udev|pmix|z|cap))[^/]*$ ]] ||
+      [[ $program == */bash || $name =~ ^(ld-linux|lib(c|m|dl|rt|pthread|resolv|util|anl|nsl|mvec|gcc_s|stdc\+\+|mpi|open-rte|open-pal|hwloc|event|udev|pmix|z|cap))[^/]*$ ]] ||
         broken "the archive has no $name"
       mkdir -p "$root${file%/*}" && cp -L "$file" "$root$file"
     done < <(ldd "$program" | grep -oE '/\S+ \(' | tr -d ' (')

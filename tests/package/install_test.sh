@@ -26,6 +26,21 @@ the_prefix_has_gnu_directories() {
     "$("$first/bin/trireme" --version --json)"
 }
 
+# A build of Debian 12 must run with the C library and the libstdc++ of RHEL 9. Newer systems and compilers may need newer versions.
+the_programs_need_no_new_system() {
+  local program newest
+  if [[ $(printf '%s\n' 2.36 "$(getconf GNU_LIBC_VERSION | cut -d' ' -f2)" | sort -V | tail -n1) != 2.36 ]] || (($(c++ -dumpversion | cut -d. -f1) > 12)); then
+    printf 'NOT TESTED: the required versions, because this system is newer than Debian 12\n'
+    return 0
+  fi
+  for program in "$first/bin/trireme" "$first/bin/trireme-data" "$first"/lib/trireme/*.so*; do
+    for newest in GLIBC_2.34 GLIBCXX_3.4.29 CXXABI_1.3.13; do
+      expect_equal "the newest ${newest%%_*} of ${program##*/}" "$newest" \
+        "$({ printf '%s\n' "$newest"; objdump -T "$program" | sed -nE "s/.*\*UND\*.*\((${newest%%_*}_[0-9.]+)\).*/\1/p"; } | sort -V | tail -n1)"
+    done
+  done
+}
+
 # A link to LibTorch is the only reference to other directories, and only if the user asked for links.
 nothing_refers_to_the_checkout() {
   local places=(-e "$checkout/" -e "$build/") found
@@ -49,7 +64,7 @@ the_pages_have_no_dead_links() {
 # Prints the libraries that the loader finds for a program, without those of the C library, the compiler and the MPI.
 outside_libraries() {
   ldd "$1" | sed -nE 's/^\t(\S+) => (.*) \(0x.*/\1 \2/p; s/^\t(\S+) => not found/\1 not found/p' |
-    grep -vE '^lib(c|m|dl|rt|pthread|resolv|util|anl|nsl|mvec|gcc_s|mpi|open-rte|open-pal|hwloc|event\S*|udev|pmix)\.' |
+    grep -vE '^lib(c|m|dl|rt|pthread|resolv|util|anl|nsl|mvec|gcc_s|stdc\+\+|mpi|open-rte|open-pal|hwloc|event\S*|udev|pmix)\.' |
     grep -vF " $2/" || true
 }
 
@@ -209,7 +224,7 @@ the_manifest_names_all_files() {
   expect_equal "files after the removal of all in the manifest" '' "$(find "$prefix" ! -type d)"
 }
 
-for scenario in the_prefix_has_gnu_directories nothing_refers_to_the_checkout the_pages_have_no_dead_links the_prefix_can_be_moved \
+for scenario in the_prefix_has_gnu_directories the_programs_need_no_new_system nothing_refers_to_the_checkout the_pages_have_no_dead_links the_prefix_can_be_moved \
   job_scripts_run_from_the_prefix settings_are_read_in_order modules_name_the_prefix manual_pages_render_without_warnings a_bad_prefix_is_one_message the_manifest_names_all_files; do
   start=$SECONDS
   "$scenario"
