@@ -52,7 +52,7 @@ std::vector<std::string> all_options(int argc, const char* const* argv,
 }
 
 std::optional<double> timeout_s(int argc, const char* const* argv, const std::string& run) {
-  const std::string given = last_option(argc, argv, {std::string("--") + kKey});
+  const std::string given = last_option(argc, argv, {cat("--", kKey)});
   if (!given.empty()) return limit_in(given);
   const char* variable = std::getenv(kVariable);
   if (variable != nullptr && *variable != '\0') return limit_in(variable);

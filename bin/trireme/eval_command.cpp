@@ -1,9 +1,11 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "bin/trireme/commands.hpp"
+#include "bin/trireme/eval_core.hpp"
 #include "bin/trireme/model_options.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "comm/agree.hpp"
@@ -41,6 +43,8 @@ struct EvalSettings {
   std::string reward;
   std::string data;
   std::string choices;
+  std::string core;
+  std::int64_t max_per_task = 0;
   std::string predictions;
   std::int64_t batch = 8;
   std::int64_t seq_len = 0;
@@ -51,10 +55,18 @@ struct EvalSettings {
 void check(const EvalSettings& settings) {
   if (settings.model.checkpoint.empty() == settings.reward.empty())
     fail(ErrorKind::usage, "give either --checkpoint MODEL or --reward MODEL");
-  if (!settings.reward.empty() && !settings.choices.empty())
-    fail(ErrorKind::usage, "--reward needs --data with preference pairs, but --choices is given");
-  if (settings.data.empty() == settings.choices.empty())
-    fail(ErrorKind::usage, "give either --data SET or --choices FILE");
+  if (!settings.reward.empty() && (!settings.choices.empty() || !settings.core.empty()))
+    fail(ErrorKind::usage, "--reward needs --data with preference pairs, but {} is given",
+         settings.choices.empty() ? "--core" : "--choices");
+  const std::array<bool, 3> given{!settings.data.empty(), !settings.choices.empty(),
+                                  !settings.core.empty()};
+  if (std::count(given.begin(), given.end(), true) != 1)
+    fail(ErrorKind::usage, "give one of --data SET, --choices FILE and --core BUNDLE");
+  if (settings.max_per_task < 0)
+    fail(ErrorKind::usage, "--max-per-task is {}. It must be 1 or more, or 0 for all items",
+         settings.max_per_task);
+  if (settings.max_per_task > 0 && settings.core.empty())
+    fail(ErrorKind::usage, "--max-per-task needs --core BUNDLE");
   if (!settings.data.empty()) data::refuse_blend(settings.data, "--data");
   if (settings.batch < 1) fail(ErrorKind::usage, "--batch {}, must be 1 or more", settings.batch);
   if (settings.seq_len != 0 && settings.seq_len < 2)
@@ -171,13 +183,12 @@ int run(const EvalSettings& settings, comm::Launch& launch) {
         generate::load_model(settings.model, launch.info().local_rank, launch.info().local_size);
     if (settings.data.empty()) {
       if (loaded->tokenizer.is_ids_only()) {
-        fail(
-            ErrorKind::data,
-            "{} has no tokenizer that can be read: the model takes token ids only, but --choices has "
-            "text. Give --data with a token set",
-            loaded->checkpoint.string());
+        fail(ErrorKind::data,
+             "{} has no tokenizer that can be read: the model takes token ids only, but {} has "
+             "text. Give --data with a token set",
+             loaded->checkpoint.string(), settings.core.empty() ? "--choices" : "--core");
       }
-      items = train::read_choices(settings.choices);
+      if (settings.core.empty()) items = train::read_choices(settings.choices);
       return loaded;
     }
     set.emplace(settings.data, kEvalKinds, settings.seq_len, *loaded->transformer,
@@ -203,6 +214,10 @@ int run(const EvalSettings& settings, comm::Launch& launch) {
                                          settings.batch, ops::Path::fast, world);
     comm::all_or_none(world,
                       [&] { text = world.rank() == 0 ? text_of_set(settings, scores) : ""; });
+  } else if (!settings.core.empty()) {
+    text = core_text(
+        {settings.core, settings.max_per_task, settings.predictions, settings.batch, settings.json},
+        *model, world);
   } else {
     const auto results = train::score_choices(*model->transformer, items, model->tokenizer,
                                               settings.batch, ops::Path::fast, world);
@@ -218,7 +233,8 @@ int run(const EvalSettings& settings, comm::Launch& launch) {
 void add_eval_command(config::CommandLine& line, comm::Launch& launch) {
   const auto settings = std::make_shared<EvalSettings>();
   add_model_options(
-      line.command("eval", "evaluate a model: loss on a token set, or accuracy on multiple choice"),
+      line.command("eval",
+                   "evaluate a model: loss on a token set, accuracy on multiple choice, or CORE"),
       settings->model, config::Need::optional)
       .option("--reward", &settings->reward, "MODEL",
               "reward model instead of --checkpoint; prints accuracy and margin on pairs")
@@ -228,6 +244,10 @@ void add_eval_command(config::CommandLine& line, comm::Launch& launch) {
       .option(
           "--choices", &settings->choices, "FILE",
           "JSON Lines of {\"ctx\", \"endings\", \"label\"}; prints acc, acc_norm (per character)")
+      .option("--core", &settings->core, "BUNDLE",
+              "directory with core.yaml, eval_meta_data.csv, eval_data/; prints the CORE metric")
+      .option("--max-per-task", &settings->max_per_task, "N",
+              "with --core: evaluate only N items of each task, drawn at random; 0: all items")
       .option("--predictions", &settings->predictions, "FILE",
               "also write one JSON line for each sequence, item or pair, in input order")
       .option("--batch", &settings->batch, "N", "sequences, items or pairs in one forward pass")
@@ -241,6 +261,7 @@ void add_eval_command(config::CommandLine& line, comm::Launch& launch) {
       .example(
           "mpirun -n 2 trireme eval --checkpoint runs/first --choices items.jsonl "
           "--predictions scores.jsonl")
+      .example("mpirun -n 2 trireme eval --checkpoint runs/first --core eval_bundle --json")
       .example("trireme eval --reward runs/reward --data sets/held-out-pairs --json")
       .ranks(config::Ranks::all)
       .run([settings, &launch] { return run(*settings, launch); });

@@ -75,6 +75,15 @@ TEST_F(Usage, MissingOrMisplacedInputsAreNamed) {
   expect_refused(
       trireme({"eval", "--checkpoint", path("none").string(), "--data", "1 sets/a + 1 b#2"}), 2,
       {"--data = 1 sets/a + 1 b#2 reads as a blend", "Only one token set is allowed"});
+  expect_refused(
+      trireme({"eval", "--checkpoint", path("none").string(), "--data", "a", "--core", "b"}), 2,
+      {"give one of --data SET, --choices FILE and --core BUNDLE"});
+  expect_refused(trireme({"eval", "--checkpoint", path("none").string(), "--core", "b",
+                          "--max-per-task", "-1"}),
+                 2, {"--max-per-task is -1"});
+  expect_refused(trireme({"eval", "--checkpoint", path("none").string(), "--data", "a",
+                          "--max-per-task", "1"}),
+                 2, {"--max-per-task needs --core BUNDLE"});
   expect_refused(trireme({"checkpoint", "verify", "/nowhere"}), 3, {"/nowhere"});
   expect_refused(trireme({"checkpoint", "verify", "/etc/passwd"}), 3, {"/etc/passwd"});
   expect_refused(trireme({"generate", "--checkpoint", path("none2").string(), "--prompt", "x"}), 3,

@@ -192,7 +192,7 @@ class DistillOracle:
         return loss / count, {"ce": ce.item() / count, "kl": kl.item() / count}
 
 
-def load_model(folder):
+def load_model(folder, length=T):
     with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
         c = json.load(file)
     config = {"hidden_size": c["hidden_size"], "num_layers": c["num_hidden_layers"], "num_heads": c["num_attention_heads"],
@@ -201,7 +201,7 @@ def load_model(folder):
               "rope_theta": c.get("rope_theta", 1e6), "qk_norm": c["model_type"].startswith("qwen3"), "activation": "silu",
               "num_experts": c.get("num_experts", 0), "num_experts_per_tok": c.get("num_experts_per_tok"), "norm_topk_prob": c.get("norm_topk_prob"),
               "moe_intermediate_size": c.get("moe_intermediate_size"), "first_dense_layers": len(c.get("mlp_only_layers") or [])}
-    net = oracle.Model(config, T, torch.float64)
+    net = oracle.Model(config, length, torch.float64)
     weights = load_file(os.path.join(folder, "model.safetensors"))
     net.load({name: value.double() for name, value in weights.items() if name in dict(net.named_parameters())})
     return net
