@@ -53,6 +53,10 @@ const std::vector<Row>& rows() {
        {"--init", "<run", "--distill.teacher", "<run", "--data", "<chats", "--run", ">run",
         "--train.steps", "1"}},
       {"trireme",
+       {"rl"},
+       {"--init", "<run", "--data", "<prompts", "--run", ">run", "--train.steps", "1",
+        "--rl.max_new_tokens", "4"}},
+      {"trireme",
        {"dpo-reference"},
        {"--init", "<run", "--data", "<pairs", "--output", ">reference"}},
       {"trireme", {"eval"}, {"--checkpoint", "<run", "--data", "<set"}},
@@ -139,7 +143,7 @@ const std::vector<Row>& rows() {
 }
 
 bool is_trainer(const Row& row) {
-  static const std::set<std::string> trainers{"pretrain", "sft", "dpo", "kto", "reward", "distill"};
+  static const std::set<std::string> trainers{"pretrain", "sft", "dpo", "kto", "reward", "distill", "rl"};
   return trainers.contains(row.command.front());
 }
 
@@ -248,6 +252,7 @@ class ExitCodes : public testing::RunProgram {
         R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b c"}]})");
     make_set("dpo", "pairs", R"({"prompt": "a", "chosen": "b c", "rejected": "d"})");
     make_set("kto", "answers", R"({"prompt": "a", "completion": "b c", "label": true})");
+    make_set("rl", "prompts", R"({"messages": [{"role": "user", "content": "a"}], "gt": ["b"]})");
     // The output of sinfo for a cluster with one node, for submit.
     fs::create_directory(path("in/cluster"));
     std::ofstream(in("cluster/sinfo"))
