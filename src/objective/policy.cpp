@@ -44,7 +44,8 @@ at::Tensor PolicyObjective::forward(const parallel::Microbatch& batch, const at:
   const TargetRows targets(batch, hidden);
   if (targets.index.numel() > 0 && !batch.policy.defined())
     fail(ErrorKind::internal, "a policy loss received a batch without advantages");
-  const Head head = head_of(registry_, setup_.head, {}, setup_.path);
+  const Head whole = head_of(registry_, setup_.head, {}, setup_.path);
+  const Head head = first_classes(whole, setup_.classes);
   const double temperature = setup_.config.temperature;
   const at::Tensor rows = targets.rows.div(temperature);
   const bool checked = check_targets(batch, head.classes);
@@ -59,7 +60,10 @@ at::Tensor PolicyObjective::forward(const parallel::Microbatch& batch, const at:
                     {.grad_scale = grad_scale,
                      .row_weights = terms.slopes.to(hidden.device(), ops::accumulate_type(hidden)),
                      .targets_checked = checked});
-  saved = {targets.spread(loss.grad_x.div(temperature), hidden), loss.grad_weight};
+  at::Tensor grad_head = loss.grad_weight;
+  if (grad_head.defined() && head.classes < whole.classes)
+    grad_head = at::constant_pad_nd(grad_head, {0, 0, 0, whole.classes - head.classes});
+  saved = {targets.spread(loss.grad_x.div(temperature), hidden), grad_head};
   record(batch.step, log_probs.to(at::kCPU), terms);
   return terms.losses.sum().to(hidden.device());
 }

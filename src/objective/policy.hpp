@@ -26,6 +26,7 @@ class PolicyObjective final : public Objective {
   struct Setup {
     parallel::ParamId head = 0;  // [V, D]
     ops::Path path = ops::Path::fast;
+    std::int64_t classes = 0;  // token ids of the tokenizer; later rows of the head are padding
     PolicyConfig config = {};
     bool has_reference = true;  // false: reference_logprob of the targets is not set
   };

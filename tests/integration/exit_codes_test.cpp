@@ -37,8 +37,10 @@ struct Row {
 };
 
 const std::vector<Row>& rows() {
-  const auto on = [](const char* set) -> Arguments {
-    return {"--init", "<run", "--data", set, "--run", ">run", "--train.steps", "1"};
+  const auto on = [](const char* set, const Arguments& more = {}) {
+    Arguments all{"--init", "<run", "--data", set, "--run", ">run", "--train.steps", "1"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
   };
   static const std::vector<Row> table{
       {"trireme",
@@ -48,14 +50,8 @@ const std::vector<Row>& rows() {
       {"trireme", {"dpo"}, on("<pairs")},
       {"trireme", {"kto"}, on("<answers")},
       {"trireme", {"reward"}, on("<pairs")},
-      {"trireme",
-       {"distill"},
-       {"--init", "<run", "--distill.teacher", "<run", "--data", "<chats", "--run", ">run",
-        "--train.steps", "1"}},
-      {"trireme",
-       {"rl"},
-       {"--init", "<run", "--data", "<prompts", "--run", ">run", "--train.steps", "1",
-        "--rl.max_new_tokens", "4"}},
+      {"trireme", {"distill"}, on("<chats", {"--distill.teacher", "<run"})},
+      {"trireme", {"rl"}, on("<prompts", {"--rl.max_new_tokens", "4"})},
       {"trireme",
        {"dpo-reference"},
        {"--init", "<run", "--data", "<pairs", "--output", ">reference"}},
@@ -143,7 +139,8 @@ const std::vector<Row>& rows() {
 }
 
 bool is_trainer(const Row& row) {
-  static const std::set<std::string> trainers{"pretrain", "sft", "dpo", "kto", "reward", "distill", "rl"};
+  static const std::set<std::string> trainers{"pretrain", "sft",     "dpo", "kto",
+                                              "reward",   "distill", "rl"};
   return trainers.contains(row.command.front());
 }
 

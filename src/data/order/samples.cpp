@@ -60,10 +60,6 @@ class PromptSequences final : public Sequences {
 
 std::unique_ptr<Sequences> make_sequences(const TokenSet& set, const SampleConfig& config) {
   check_seq_len(config.seq_len, "train.seq_len");
-  if (set_kind(set.kind()).has_prompts())
-    fail(ErrorKind::usage,
-         "{} has kind {}: it has prompts without answers, so it cannot train a model",
-         set.directory().string(), set.kind());
   if (config.cross_documents && config.packing != Packing::concat)
     fail(ErrorKind::usage, "data.cross_documents = true requires data.packing = concat");
   if (config.packing == Packing::concat && is_masked(set)) {

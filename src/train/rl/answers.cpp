@@ -36,7 +36,7 @@ std::vector<Rollout> generate_answers(const GenerationSetup& setup,
       request.sampling.temperature = config.loss.temperature;
       request.sampling.seed = seed_of(setup.seed, prompt.index);
       request.answer = static_cast<std::uint64_t>(sample);
-      if (const auto eos = setup.tokenizer.eos_id()) request.end_tokens.push_back(*eos);
+      request.end_tokens = setup.tokens.ends;
       request.sampled_logprobs = true;
       requests.push_back(std::move(request));
       Rollout rollout;
@@ -52,7 +52,7 @@ std::vector<Rollout> generate_answers(const GenerationSetup& setup,
   engine_config.max_batch = std::min<std::int64_t>(std::ssize(requests), kMaxBatch);
   engine_config.max_context = static_cast<std::int64_t>(longest) + config.max_new_tokens;
   engine_config.context_option = "rl.max_new_tokens";
-  generate::GenerationEngine engine(setup.model, setup.tokenizer, engine_config);
+  generate::GenerationEngine engine(setup.model, setup.tokens.tokenizer, engine_config);
   const std::vector<generate::Answer> answers = answer_all(engine, std::move(requests));
   for (std::size_t i = 0; i < answers.size(); ++i) {
     if (answers[i].error) throw Error(*answers[i].error);
@@ -64,7 +64,7 @@ std::vector<Rollout> generate_answers(const GenerationSetup& setup,
     rollout.mask.assign(rollout.ids.size(), true);
     rollout.truncated = answers[i].finish == generate::FinishReason::length;
     const std::size_t length = rollout.ids.size() - (rollout.truncated ? 0 : 1);
-    rollout.text = setup.tokenizer.decode(std::span(rollout.ids).first(length));
+    rollout.text = setup.tokens.tokenizer.decode(std::span(rollout.ids).first(length));
   }
   return rollouts;
 }

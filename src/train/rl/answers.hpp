@@ -7,7 +7,7 @@
 
 #include "model/transformer.hpp"
 #include "reward/reward.hpp"
-#include "text/tokenizer.hpp"
+#include "train/rl/answer_tokens.hpp"
 #include "train/rl/prompts.hpp"
 #include "train/rl/rollout.hpp"
 
@@ -15,7 +15,7 @@ namespace trireme::train {
 
 struct GenerationSetup {
   model::Transformer& model;  // the whole model with its current weights
-  const text::Tokenizer& tokenizer;
+  const AnswerTokens& tokens;
   const RlConfig& config;
   std::int64_t seed = 0;
   std::int64_t weights_version = 0;

@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "objective/policy.hpp"
+#include "train/rl/answer_tokens.hpp"
 #include "train/rl/rl_config.hpp"
 #include "train/task/rl_source.hpp"
 #include "train/task/task.hpp"
@@ -22,6 +23,8 @@ class Rl final : public Task {
   void check(Problems& problems) const override { train::check(config_, problems); }
 
   [[nodiscard]] bool needs_start() const override { return true; }
+
+  [[nodiscard]] std::int64_t rows_per_sample() const override { return config_.group; }
 
   [[nodiscard]] std::optional<double> default_lr() const override { return kRlLr; }
 
@@ -61,9 +64,10 @@ class Rl final : public Task {
       const TaskContext& context) const override {
     return std::make_unique<objective::PolicyObjective>(
         context.model.registry(),
-        objective::PolicyObjective::Setup{context.model.head_weight(),
-                                          ops::path_of(context.config.train.fused_ops),
-                                          config_.loss, config_.has_reference()},
+        objective::PolicyObjective::Setup{
+            context.model.head_weight(), ops::path_of(context.config.train.fused_ops),
+            answer_tokens(context.sets.front()->set(), context.model.config().vocab_size).size,
+            config_.loss, config_.has_reference()},
         context.measures);
   }
 

@@ -18,7 +18,6 @@
 #include "core/timer.hpp"
 #include "device/torch_errors.hpp"
 #include "objective/policy.hpp"
-#include "text/tokenizer.hpp"
 #include "train/rl/answers.hpp"
 #include "train/rl/prompts.hpp"
 #include "train/rl/rl_measures.hpp"
@@ -36,8 +35,7 @@ class RolloutSource final : public SampleSource {
         prompts_(context.stream),
         rewards_(config),
         measures_(config, context.measures),
-        tokenizer_(text::Tokenizer::from_files(context.stream.first_set().tokenizer_files(),
-                                               context.stream.first_set().directory().string())) {}
+        tokens_(answer_tokens(context.stream.first_set(), context.model.config().vocab_size)) {}
 
   void restore(const RunValues& saved, const std::string& checkpoint) override {
     next_sample_ = saved_next_sample(saved);
@@ -99,13 +97,13 @@ class RolloutSource final : public SampleSource {
     if (!config_.replay.empty()) {
       return read_replay(config_.replay, {step_, context_.config.train.global_batch * config_.group,
                                           first * config_.group, prompts_of_rank() * config_.group,
-                                          config_.group, context_.model.config().vocab_size});
+                                          config_.group, tokens_.size});
     }
     std::vector<RlPrompt> prompts;
     for (std::int64_t i = 0; i < prompts_of_rank(); ++i)
       prompts.push_back(prompts_.at(next_sample_ + first + i,
                                     {config_.max_new_tokens, context_.config.train.seq_len}));
-    return generate_answers({context_.model, tokenizer_, config_, context_.config.train.seed,
+    return generate_answers({context_.model, tokens_, config_, context_.config.train.seed,
                              /*weights_version=*/step_ - 1},
                             prompts);
   }
@@ -127,8 +125,9 @@ class RolloutSource final : public SampleSource {
       parallel::Microbatch batch =
           to_microbatch(make_policy_batch(plain, some, totals, pad_id()),
                         context_.model.registry().device(), step_, /*training=*/false);
-      const objective::Head own =
-          objective::head_of(context_.model.registry(), context_.model.head_weight(), {}, path);
+      const objective::Head own = objective::first_classes(
+          objective::head_of(context_.model.registry(), context_.model.head_weight(), {}, path),
+          tokens_.size);
       const double temperature = config_.loss.temperature;
       if (config_.recomputes()) {
         spread(objective::policy_logprobs(batch, context_.model.hidden(batch), own, temperature),
@@ -139,9 +138,10 @@ class RolloutSource final : public SampleSource {
       FrozenModel* const frozen = context_.frozen;
       const at::Tensor hidden =
           frozen != nullptr ? frozen->hidden(batch) : context_.model.hidden(batch);
-      spread(objective::policy_logprobs(batch, hidden, frozen != nullptr ? frozen->head(path) : own,
-                                        temperature),
-             some, &Rollout::ref_logprobs);
+      const objective::Head reference =
+          frozen != nullptr ? objective::first_classes(frozen->head(path), tokens_.size) : own;
+      spread(objective::policy_logprobs(batch, hidden, reference, temperature), some,
+             &Rollout::ref_logprobs);
     }
   }
 
@@ -202,6 +202,11 @@ class RolloutSource final : public SampleSource {
     reduce(totals.targets, comm::ReduceOp::sum, "targets");
     reduce(totals.trained_tokens, comm::ReduceOp::sum, "trained tokens");
     reduce(totals.row_tokens, comm::ReduceOp::max, "row tokens");
+    if (totals.targets == 0) {
+      fail(ErrorKind::data,
+           "{}: no answer of step {} has a token to train. A mask needs at least one 1.",
+           config_.replay, step_);
+    }
     return totals;
   }
 
@@ -224,7 +229,7 @@ class RolloutSource final : public SampleSource {
   RlPromptReader prompts_;
   RewardTerms rewards_;
   RlMeasures measures_;
-  text::Tokenizer tokenizer_;
+  AnswerTokens tokens_;
   std::int64_t next_sample_ = 0;
   std::int64_t step_ = 0;  // number of the last update that next() returned, from 1
 };
