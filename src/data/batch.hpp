@@ -13,6 +13,16 @@ inline constexpr std::int64_t kIgnoreTarget = -100;
 /// batch of an evaluation or of a run.
 inline constexpr std::int64_t kNoSample = -1;
 
+/// The values of a generated token that a policy-gradient loss needs.
+struct PolicyTarget {
+  double rollout_logprob = 0;    // log-probability when the token was sampled
+  double old_logprob = 0;        // log-probability in the denominator of the ratio
+  double reference_logprob = 0;  // log-probability of the frozen reference
+  double advantage = 0;
+  double correction = 1;  // factor of the policy term
+  double weight = 0;      // factor of the loss of the token
+};
+
 /// B rows of T tokens each. The content does not depend on the rank that holds the batch.
 ///
 /// Row b is tokens[b*T .. b*T+T). A row consists of segments (parts of documents). A token sees
@@ -58,6 +68,8 @@ struct Batch {
   // on it. In the batch itself, sequence 2 * pair holds a desirable answer, or sequence
   // 2 * pair + 1 an undesirable one. Here, the other sequence of the pair holds the answer.
   std::shared_ptr<const Batch> mismatched;
+  // For generated answers only: [num_targets] in token order.
+  std::vector<PolicyTarget> policy_targets;
 };
 
 }  // namespace trireme::data

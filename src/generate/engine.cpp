@@ -250,6 +250,8 @@ void GenerationEngine::Impl::draw(ActiveSequence& text, Delta& delta) {
   const std::uint32_t id = sample_token(weighed, request.sampling,
                                         static_cast<std::uint64_t>(text.drawn()), request.answer);
   ++generated_tokens;
+  if (request.sampled_logprobs)
+    delta.sampled.push_back({id, sampled_logprob(weighed, request.sampling.temperature, id)});
   if (request.mask) request.mask->accept(id);
   const auto& ends = request.end_tokens;
   if (!request.ignore_eos && std::find(ends.begin(), ends.end(), id) != ends.end())
@@ -357,6 +359,7 @@ std::vector<Answer> answer_all(GenerationEngine& engine, std::vector<Request> re
       answer.text += delta.text;
       answer.tokens.insert(answer.tokens.end(), delta.tokens.begin(), delta.tokens.end());
       if (!delta.prompt.empty()) answer.prompt = delta.prompt;
+      answer.sampled.insert(answer.sampled.end(), delta.sampled.begin(), delta.sampled.end());
       if (delta.finish) answer.finish = *delta.finish;
       answer.error = delta.error;
       on_answer(i, delta, answer);

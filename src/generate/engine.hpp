@@ -90,8 +90,9 @@ class GenerationEngine final : public AnswerSource {
 
 struct Answer {
   std::string text;
-  std::vector<TokenReport> tokens;  // generated, without the final end token
-  std::vector<TokenReport> prompt;  // only with prompt_logprobs
+  std::vector<TokenReport> tokens;    // generated, without the final end token
+  std::vector<TokenReport> prompt;    // only with prompt_logprobs
+  std::vector<SampledToken> sampled;  // only with sampled_logprobs; includes the end token
   FinishReason finish = FinishReason::error;
   std::optional<Error> error;
 };

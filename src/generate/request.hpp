@@ -64,6 +64,7 @@ struct Request {
   /// log-probabilities of the k most likely tokens at each position.
   std::optional<std::int64_t> top_logprobs;
   bool prompt_logprobs = false;          // also for prompt tokens, with the same top_logprobs
+  bool sampled_logprobs = false;         // fill Delta::sampled
   bool skip_special_tokens = true;       // deltas do not contain the text of special tokens
   std::shared_ptr<TokenMask> mask = {};  // shared, so that the caller can inspect its state
 };
@@ -81,6 +82,13 @@ struct TokenReport {
   std::vector<TokenLogprob> top;  // most likely first; if equally likely, the smaller id first
 };
 
+/// A drawn token with its log-probability under softmax(logits / temperature). The logits include
+/// penalties, bias and mask, but top-k, top-p and min-p cut nothing.
+struct SampledToken {
+  std::uint32_t id = 0;
+  double logprob = 0;
+};
+
 enum class FinishReason {
   stop,       // an end token or a stop string
   length,     // max_tokens or max_context
@@ -95,6 +103,7 @@ struct Delta {
   std::string text;                    // complete UTF-8 characters, without a possible stop string
   std::vector<TokenReport> tokens;     // generated in this step, without the final end token
   std::vector<TokenReport> prompt;     // only with prompt_logprobs, sent once
+  std::vector<SampledToken> sampled;   // only with sampled_logprobs; includes the end token
   std::optional<FinishReason> finish;  // set in the last delta
   std::optional<Error> error;          // numeric: non-finite logits; resource: no memory; internal
 };

@@ -189,6 +189,14 @@ std::uint32_t sample_token(std::span<const double> logits, const SamplingConfig&
   return drawn;
 }
 
+double sampled_logprob(std::span<const double> logits, double temperature, std::uint32_t id) {
+  if (temperature == 0) return 0;
+  const double most = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp((logit - most) / temperature);
+  return (logits[id] - most) / temperature - std::log(sum);
+}
+
 TokenReport report_token(std::span<const double> logits, std::uint32_t id, std::int64_t top) {
   const double largest = logits[likeliest_token(logits)];
   double sum = 0;

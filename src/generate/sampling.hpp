@@ -37,6 +37,9 @@ std::uint32_t sample_token(std::span<const double> logits, const SamplingConfig&
 
 std::uint32_t likeliest_token(std::span<const double> logits);
 
+/// Returns the log-softmax of logits [vocab] / temperature at `id`; 0 if the temperature is 0.
+double sampled_logprob(std::span<const double> logits, double temperature, std::uint32_t id);
+
 /// Returns the log-softmax of logits [vocab] at `id` and of the `top` largest.
 TokenReport report_token(std::span<const double> logits, std::uint32_t id, std::int64_t top);
 

@@ -1,5 +1,6 @@
 #include "objective/head.hpp"
 
+#include "core/error.hpp"
 #include "objective/vocab_parallel.hpp"
 
 namespace trireme::objective {
@@ -9,6 +10,13 @@ Head head_of(parallel::ParamRegistry& registry, parallel::ParamId id,
   const parallel::Slice& slice = registry.layout().param(id).slice;
   return {registry.weight(id),        tensor, slice.offset[0],
           registry.spec(id).shape[0], path,   registry.trained({id})};
+}
+
+Head first_classes(Head head, std::int64_t classes) {
+  TRIREME_ASSERT(head.tensor.size() == 1 && classes <= head.classes);
+  head.weight = head.weight.narrow(0, 0, classes);
+  head.classes = classes;
+  return head;
 }
 
 void add_head_gradient(parallel::ParamRegistry& registry, parallel::ParamId head,

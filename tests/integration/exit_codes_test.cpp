@@ -37,8 +37,10 @@ struct Row {
 };
 
 const std::vector<Row>& rows() {
-  const auto on = [](const char* set) -> Arguments {
-    return {"--init", "<run", "--data", set, "--run", ">run", "--train.steps", "1"};
+  const auto on = [](const char* set, const Arguments& more = {}) {
+    Arguments all{"--init", "<run", "--data", set, "--run", ">run", "--train.steps", "1"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
   };
   static const std::vector<Row> table{
       {"trireme",
@@ -48,10 +50,8 @@ const std::vector<Row>& rows() {
       {"trireme", {"dpo"}, on("<pairs")},
       {"trireme", {"kto"}, on("<answers")},
       {"trireme", {"reward"}, on("<pairs")},
-      {"trireme",
-       {"distill"},
-       {"--init", "<run", "--distill.teacher", "<run", "--data", "<chats", "--run", ">run",
-        "--train.steps", "1"}},
+      {"trireme", {"distill"}, on("<chats", {"--distill.teacher", "<run"})},
+      {"trireme", {"rl"}, on("<prompts", {"--rl.max_new_tokens", "4"})},
       {"trireme",
        {"dpo-reference"},
        {"--init", "<run", "--data", "<pairs", "--output", ">reference"}},
@@ -139,7 +139,8 @@ const std::vector<Row>& rows() {
 }
 
 bool is_trainer(const Row& row) {
-  static const std::set<std::string> trainers{"pretrain", "sft", "dpo", "kto", "reward", "distill"};
+  static const std::set<std::string> trainers{"pretrain", "sft",     "dpo", "kto",
+                                              "reward",   "distill", "rl"};
   return trainers.contains(row.command.front());
 }
 
@@ -248,6 +249,7 @@ class ExitCodes : public testing::RunProgram {
         R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b c"}]})");
     make_set("dpo", "pairs", R"({"prompt": "a", "chosen": "b c", "rejected": "d"})");
     make_set("kto", "answers", R"({"prompt": "a", "completion": "b c", "label": true})");
+    make_set("rl", "prompts", R"({"messages": [{"role": "user", "content": "a"}], "gt": ["b"]})");
     // The output of sinfo for a cluster with one node, for submit.
     fs::create_directory(path("in/cluster"));
     std::ofstream(in("cluster/sinfo"))

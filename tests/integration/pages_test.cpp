@@ -84,6 +84,7 @@ std::vector<std::string> started_by(const std::string& word) {
       {"kto_a100.sbatch", {"trireme", "kto"}},
       {"reward_a100.sbatch", {"trireme", "reward"}},
       {"distill_a100.sbatch", {"trireme", "distill"}},
+      {"grpo_a100.sbatch", {"trireme", "rl"}},
       {"prep.sbatch", {"trireme-data", "pack"}},
       {"tokenizer.sbatch", {"trireme-data", "tokenizer", "train"}},
       {"eval.sbatch", {"trireme", "eval"}},

@@ -31,12 +31,35 @@ std::string whole_kinds() {
   return joined(names, " or ");
 }
 
+/// The prompts of a set, one document each. A run generates their answers, so each counts as one
+/// target.
+class PromptSequences final : public Sequences {
+ public:
+  PromptSequences(const TokenSet& set, const DocumentRange& documents)
+      : set_(set), documents_(documents) {}
+
+  [[nodiscard]] std::uint64_t size() const override { return documents_.end - documents_.begin; }
+
+  [[nodiscard]] std::vector<Piece> pieces(std::uint64_t position) const override {
+    std::uint64_t doc = documents_.begin + position;
+    std::size_t number = 0;
+    const auto& shards = set_.manifest().shards;
+    while (doc >= shards[number].counts.documents) doc -= shards[number++].counts.documents;
+    const TokenShard& shard = set_.shard(number);
+    const std::uint64_t length = shard.document_begin(doc + 1) - shard.document_begin(doc);
+    return {{number, Segment{.doc = static_cast<std::uint32_t>(doc),
+                             .length = static_cast<std::uint32_t>(length)}}};
+  }
+
+  [[nodiscard]] std::int64_t num_targets(std::uint64_t /*position*/) const override { return 1; }
+
+ private:
+  const TokenSet& set_;
+  DocumentRange documents_;
+};
+
 std::unique_ptr<Sequences> make_sequences(const TokenSet& set, const SampleConfig& config) {
   check_seq_len(config.seq_len, "train.seq_len");
-  if (set_kind(set.kind()).has_prompts())
-    fail(ErrorKind::usage,
-         "{} has kind {}: it has prompts without answers, so it cannot train a model",
-         set.directory().string(), set.kind());
   if (config.cross_documents && config.packing != Packing::concat)
     fail(ErrorKind::usage, "data.cross_documents = true requires data.packing = concat");
   if (config.packing == Packing::concat && is_masked(set)) {
@@ -44,6 +67,8 @@ std::unique_ptr<Sequences> make_sequences(const TokenSet& set, const SampleConfi
          set.directory().string(), set.kind(), whole_kinds());
   }
   if (holds_pairs(set)) return nullptr;
+  if (set_kind(set.kind()).has_prompts())
+    return std::make_unique<PromptSequences>(set, documents_of(set, config));
   if (config.packing == Packing::concat)
     return std::make_unique<ConcatSequences>(set, config.seq_len, documents_of(set, config));
   return packed_sequences(set, config.seq_len, documents_of(set, config));
@@ -116,6 +141,11 @@ SampleSet SampleSet::rest(const std::function<bool(std::uint64_t)>& taken,
   check_seq_len(seq_len, "train.seq_len");
   if (samples_are_pairs())
     return {*set_, config, nullptr, std::make_unique<Pairs>(*pairs_, taken, seq_len)};
+  if (set_kind(set_->kind()).has_prompts()) {
+    fail(ErrorKind::usage,
+         "data.path changes the sequence length of prompts ({}). Use one length in all phases.",
+         set_->directory().string());
+  }
   return {*set_, config, rest_of_sequences(*set_, *sequences_, taken, seq_len), nullptr};
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -102,17 +103,25 @@ std::uint64_t trace_of(const TrainingRun& run, std::int64_t step,
                     hashed ? weights_hash(run.model.registry) : 0);
 }
 
-/// Returns the number of positions that all ranks trained on in this step. Rows of preference pairs
-/// vary in length, so for pairs the ranks sum their counts (collective). Ranks of one tp, cp or pp
-/// group have the same rows, so only one of them counts.
+/// Returns true if rows have different lengths: those of preference pairs and generated answers.
+bool rows_vary(const TrainingRun& run) {
+  return run.model.objective->term() != objective::LossTerm::target ||
+         run.request.task.rows_per_sample() > 1;
+}
+
+/// Returns the number of positions that all ranks trained on in this step. If rows vary in length,
+/// the ranks sum their counts (collective). Ranks of one tp, cp or pp group have the same rows, so
+/// only one of them counts.
 std::int64_t tokens_of_step(const TrainingRun& run, const std::vector<data::Batch>& batches) {
-  if (run.model.objective->term() == objective::LossTerm::target)
-    return batches.front().update_samples * batches.front().T;
+  if (!rows_vary(run)) return batches.front().update_samples * batches.front().T;
   const parallel::Mesh& mesh = run.model.mesh;
   std::int64_t mine = 0;
-  for (const data::Batch& batch : batches)
+  for (const data::Batch& batch : batches) {
     mine += std::count_if(batch.sequence_of.begin(), batch.sequence_of.end(),
                           [](std::int32_t sequence) { return sequence >= 0; });
+    if (run.request.task.rows_per_sample() > 1)
+      mine = std::accumulate(batch.row_lengths.begin(), batch.row_lengths.end(), mine);
+  }
   for (const parallel::Axis axis : {parallel::Axis::tp, parallel::Axis::cp, parallel::Axis::pp})
     if (mesh.rank(axis) != 0) mine = 0;
   return comm::all_reduce_value(run.world(), mine, comm::ReduceOp::sum, "tokens");
@@ -153,8 +162,7 @@ void record_layout(TrainingRun& run, const UpdateCount& count,
                     config.train.fp8_mode()},
                    config.lora);
   facts.weight_average = config.train.ema_decay > 0;
-  facts.tokens_vary =
-      run.model.objective->term() != objective::LossTerm::target || run.model.frozen != nullptr;
+  facts.tokens_vary = rows_vary(run) || run.model.frozen != nullptr;
   run.schedule_recorded = run.model.step.schedules().ran_found();
   if (run.schedule_recorded) facts.found_schedule = run.model.step.schedules().found();
   Json record = layout_record(run.world(), run.model.mesh, facts, count);

@@ -112,8 +112,10 @@ void preflight_run(const RunRequest& run, const RunData& data) {
   if (run.ranks.world.rank() == 0) warn_of_length(data);
   check_frozen(run, data);
   check_profile(run);
+  RunConfig whole = run.config;
+  whole.train.micro_batch *= run.task.rows_per_sample();
   device::with_torch_errors([&] {
-    check_free_memory(run.config, run.ranks.launch, run.ranks.world.size(), run.keys,
+    check_free_memory(whole, run.ranks.launch, run.ranks.world.size(), run.keys,
                       !data.stream().samples_are_pairs(), frozen_parameters(run));
   });
 }

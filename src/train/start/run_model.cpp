@@ -110,8 +110,8 @@ RunModel::RunModel(const RunRequest& run, const RunData& data, const FrozenStart
       frozen(make_frozen(run.config, frozen_start.model, mesh, device)),
       objective(run.task.make_objective({run.config, transformer, frozen.get(), mesh,
                                          data.sample_sets(), frozen_start.init_sha256, measures})),
-      samples(run.task.make_source(
-          {run.config, data.stream(), data.validation(), transformer, mesh, run.ranks.world})),
+      samples(run.task.make_source({run.config, data.stream(), data.validation(), transformer, mesh,
+                                    run.ranks.world, frozen.get(), measures, run.folder.root})),
       optimizer(
           (registry.allocate(mesh, device::precision_dtypes(run.config.train.precision), device),
            transformer.prepare(), optim::make_optimizer(run.config.optim, registry))),

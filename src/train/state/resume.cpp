@@ -34,7 +34,9 @@ constexpr auto kMayDiffer = std::to_array<std::string_view>({"parallel.",
                                                              "train.start_timeout_s",
                                                              "train.max_skipped_steps",
                                                              "train.hash_weights_every",
-                                                             "train.profile"});
+                                                             "train.profile",
+                                                             "rl.reward_timeout_s",
+                                                             "rl.keep_rollouts"});
 
 struct LaterKey {
   std::string_view key;

@@ -79,6 +79,17 @@ void add_pairs(const data::Batch& batch, at::Device device, parallel::Microbatch
   result.samples = at::zeros({1}, result.dropout_positions.options());
 }
 
+at::Tensor policy_tensor(const std::vector<data::PolicyTarget>& targets) {
+  at::Tensor result = at::empty({std::ssize(targets), 6}, at::TensorOptions().dtype(at::kDouble));
+  double* to = result.mutable_data_ptr<double>();
+  for (const data::PolicyTarget& one : targets) {
+    for (const double value : {one.rollout_logprob, one.old_logprob, one.reference_logprob,
+                               one.advantage, one.correction, one.weight})
+      *to++ = value;
+  }
+  return result;
+}
+
 void add_padding(const data::Batch& batch, at::Device device, parallel::Microbatch& result) {
   if (std::ranges::all_of(batch.row_lengths, [&](std::int64_t l) { return l == batch.T; })) return;
   const at::Tensor lengths = to_tensor<std::int64_t>(batch.row_lengths, {batch.B, 1}, device);
@@ -125,6 +136,7 @@ parallel::Microbatch to_microbatch(const data::Batch& batch, at::Device device, 
     result.mismatched = std::make_shared<parallel::Microbatch>(
         to_microbatch(*batch.mismatched, device, step, /*training=*/false));
   }
+  if (!batch.policy_targets.empty()) result.policy = policy_tensor(batch.policy_targets);
   result.bounds = row_bounds(batch);
   result.step = step;
   result.training = training;

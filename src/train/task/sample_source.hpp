@@ -1,14 +1,17 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/measures.hpp"
 #include "data/batch.hpp"
 #include "data/order/stream.hpp"
 #include "model/transformer.hpp"
 #include "parallel/mesh.hpp"
 #include "train/config/config.hpp"
+#include "train/state/frozen_model.hpp"
 #include "train/state/run_values.hpp"
 
 namespace trireme::train {
@@ -22,6 +25,9 @@ struct SourceContext {
   model::Transformer& model;  // its weights are set before the first next()
   const parallel::Mesh& mesh;
   comm::Communicator& world;  // all ranks, with host memory
+  FrozenModel* frozen;        // model of Task::frozen(); null if there is none
+  Measures& measures;
+  std::filesystem::path run_directory;
 };
 
 struct UpdateSamples {

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -64,6 +65,9 @@ class Task {
   /// Returns true if the task needs a trained model (`--init`). The run keeps the model's shape,
   /// tokenizer and chat format.
   [[nodiscard]] virtual bool needs_start() const { return false; }
+
+  /// Returns the number of rows of a micro batch for each sample that train.micro_batch counts.
+  [[nodiscard]] virtual std::int64_t rows_per_sample() const { return 1; }
 
   /// Returns true if the task can train adapters with frozen base weights (section [lora]).
   [[nodiscard]] virtual bool trains_adapters() const { return needs_start(); }

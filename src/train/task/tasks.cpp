@@ -10,6 +10,7 @@ std::unique_ptr<Task> make_sft();       // cross entropy over the assistant's to
 std::unique_ptr<Task> make_dpo();       // preference pairs with a frozen reference
 std::unique_ptr<Task> make_kto();       // labeled answers with a frozen reference
 std::unique_ptr<Task> make_reward();    // reward model on preference pairs
+std::unique_ptr<Task> make_rl();        // answers of the model itself, with rewards
 std::unique_ptr<Task> make_distill();   // distillation from a frozen teacher of any shape
 
 namespace {
@@ -21,6 +22,7 @@ constexpr std::array kTasks{
     TaskRow{"kto", "train a model on answers with a label, desirable or not", make_kto},
     TaskRow{"reward", "train a reward model on preferred and rejected answers", make_reward},
     TaskRow{"distill", "train a model on the outputs of a teacher model", make_distill},
+    TaskRow{"rl", "train a model on rewards of its own answers", make_rl},
 };
 
 }  // namespace

@@ -1,0 +1,99 @@
+#include "objective/policy.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "core/error.hpp"
+
+namespace trireme::objective {
+namespace {
+
+constexpr std::array<std::string_view, 5> kPolicyMeans{"entropy", "ratio_mean", "clip_fraction",
+                                                       "rollout_gap_mean", "kl_ref"};
+
+std::span<const std::string_view> policy_means(bool has_reference) {
+  return std::span(kPolicyMeans).first(has_reference ? 5 : 4);
+}
+
+}  // namespace
+
+at::Tensor policy_logprobs(const parallel::Microbatch& batch, const at::Tensor& hidden,
+                           const Head& head, double temperature) {
+  const at::NoGradGuard no_grad;
+  const TargetRows targets(batch, hidden);
+  return token_scores(head, targets.rows.div(temperature), targets.targets,
+                      {.targets_checked = check_targets(batch, head.classes)})
+      .log_probs.to(at::kCPU);
+}
+
+PolicyObjective::PolicyObjective(parallel::ParamRegistry& registry, const Setup& setup,
+                                 Measures& measures)
+    : registry_(registry),
+      setup_(setup),
+      measures_(measures),
+      means_(measures, policy_means(setup.has_reference)),
+      ratio_max_(measures.declare({"ratio_max", Combine::max})),
+      gap_max_(measures.declare({"rollout_gap_max", Combine::max})) {}
+
+at::Tensor PolicyObjective::forward(const parallel::Microbatch& batch, const at::Tensor& hidden,
+                                    double grad_scale, ObjectiveGrads& saved) {
+  const at::NoGradGuard no_grad;
+  const TargetRows targets(batch, hidden);
+  if (targets.index.numel() > 0 && !batch.policy.defined())
+    fail(ErrorKind::internal, "a policy loss received a batch without advantages");
+  const Head whole = head_of(registry_, setup_.head, {}, setup_.path);
+  const Head head = first_classes(whole, setup_.classes);
+  const double temperature = setup_.config.temperature;
+  const at::Tensor rows = targets.rows.div(temperature);
+  const bool checked = check_targets(batch, head.classes);
+  const at::Tensor log_probs =
+      token_scores(head, rows, targets.targets, {.targets_checked = checked}).log_probs;
+  const at::Tensor policy = batch.policy.defined()
+                                ? batch.policy
+                                : at::empty({0, 6}, at::TensorOptions().dtype(at::kDouble));
+  const PolicyTerms terms = policy_terms(setup_.config, log_probs, policy);
+  const auto loss =
+      cross_entropy(head, rows, targets.targets,
+                    {.grad_scale = grad_scale,
+                     .row_weights = terms.slopes.to(hidden.device(), ops::accumulate_type(hidden)),
+                     .targets_checked = checked});
+  at::Tensor grad_head = loss.grad_weight;
+  if (grad_head.defined() && head.classes < whole.classes)
+    grad_head = at::constant_pad_nd(grad_head, {0, 0, 0, whole.classes - head.classes});
+  saved = {targets.spread(loss.grad_x.div(temperature), hidden), grad_head};
+  record(batch.step, log_probs.to(at::kCPU), terms);
+  return terms.losses.sum().to(hidden.device());
+}
+
+void PolicyObjective::record(std::int64_t step, const at::Tensor& log_probs,
+                             const PolicyTerms& terms) {
+  const auto sum = [](const at::Tensor& values) { return values.sum().item<double>(); };
+  const auto largest = [](const at::Tensor& values) {
+    return values.numel() > 0 ? values.max().item<double>() : 0;
+  };
+  const std::array<double, 5> sums{-sum(log_probs), sum(terms.ratios),
+                                   sum(terms.clipped.to(at::kDouble)), sum(terms.gaps),
+                                   sum(terms.kl)};
+  means_.add(step, std::span(sums).first(setup_.has_reference ? 5 : 4),
+             static_cast<double>(log_probs.numel()));
+  if (step != step_) largest_ratio_ = largest_gap_ = 0;
+  step_ = step;
+  largest_ratio_ = std::max(largest_ratio_, largest(terms.ratios));
+  largest_gap_ = std::max(largest_gap_, largest(terms.gaps));
+  measures_.record(ratio_max_, largest_ratio_);
+  measures_.record(gap_max_, largest_gap_);
+}
+
+void PolicyObjective::backward(ObjectiveGrads& saved) {
+  add_head_gradient(registry_, setup_.head, saved);
+}
+
+at::Tensor PolicyObjective::evaluate(const parallel::Microbatch& /*batch*/,
+                                     const at::Tensor& /*hidden*/) const {
+  fail(ErrorKind::internal, "a policy loss has no validation");
+}
+
+}  // namespace trireme::objective

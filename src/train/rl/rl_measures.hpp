@@ -1,0 +1,34 @@
+#pragma once
+#include <map>
+#include <span>
+#include <string>
+
+#include "comm/communicator.hpp"
+#include "core/measures.hpp"
+#include "train/rl/rollout.hpp"
+
+namespace trireme::train {
+
+/// Measures of generated answers. Means are sums over all ranks, divided once:
+/// reward, reward_<term>, reward_std (mean over groups), zero_std_groups, completion_tokens_mean,
+/// truncated_fraction, rollout_s, rollout_tokens_per_s.
+class RlMeasures {
+ public:
+  /// `measures` must outlive this object.
+  RlMeasures(const RlConfig& config, Measures& measures);
+
+  /// Records the answers of this rank. Collective.
+  void record(comm::Communicator& world, std::span<const Rollout> rollouts,
+              const AdvantageTotals& advantages, double rollout_s);
+
+ private:
+  Measures& measures_;
+  std::int64_t group_;
+  bool generates_;
+  Measures::Id reward_, reward_std_, zero_std_groups_, completion_tokens_, truncated_;
+  Measures::Id rollout_s_ = 0;
+  Measures::Id tokens_per_s_ = 0;
+  std::map<std::string, Measures::Id> terms_;
+};
+
+}  // namespace trireme::train

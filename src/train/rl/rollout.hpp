@@ -1,0 +1,86 @@
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/batch.hpp"
+#include "train/rl/rl_config.hpp"
+
+/// Generated answers and their values: rewards, advantages, files and training rows. No LibTorch.
+namespace trireme::train {
+
+/// One answer. Vectors over its tokens have the length of `ids`.
+struct Rollout {
+  std::int64_t prompt_index = 0;  // global index of the prompt
+  std::int64_t sample = 0;        // index in the group
+  std::vector<std::uint32_t> prompt;
+  std::vector<std::uint32_t> ids;  // up to and including the first end token
+  std::vector<bool> mask;          // true for tokens that are trained
+  std::vector<double> rollout_logprobs;
+  std::vector<double> old_logprobs;        // as used by the loss
+  std::vector<double> ref_logprobs;        // empty: no reference
+  std::vector<double> current_logprobs{};  // of the weights before the update; empty: not computed
+  std::string text;
+  std::string record{};                   // JSON object of the prompt, for the rewards
+  bool truncated = false;                 // no end token
+  std::map<std::string, double> rewards;  // before weighting, by term
+  double reward = 0;                      // weighted sum, with the KL penalty if rl.kl = reward
+  double advantage = 0;
+  std::int64_t weights_version = 0;  // completed steps of the weights that generated the answer
+
+  [[nodiscard]] std::int64_t num_trained() const;
+};
+
+/// Returns one line of RUN/rollouts/step-NNNNNNNNN.jsonl, with its line end.
+std::string rollout_line(const Rollout& rollout);
+
+std::string rollout_file_name(std::int64_t step);
+
+/// The part of an update that a rank reads from rl.replay.
+struct ReplayPart {
+  std::int64_t step = 0;     // number of the update, from 1
+  std::int64_t answers = 0;  // of the update on all ranks
+  std::int64_t first = 0;    // first answer of this rank
+  std::int64_t count = 0;    // answers of this rank
+  std::int64_t group = 0;
+  std::int64_t vocab_size = 0;
+};
+
+/// Reads answers from rl.replay. Throws Error(data) for a file that is absent, too short or
+/// invalid; the message names the file and the line.
+std::vector<Rollout> read_replay(const std::filesystem::path& place, const ReplayPart& part);
+
+struct AdvantageTotals {
+  std::int64_t zero_std_groups = 0;  // groups with equal rewards
+  double std_sum = 0;                // sum of the standard deviations of the groups
+};
+
+/// Subtracts beta * (sum of k3 over the trained tokens) from each reward (rl.kl = reward).
+void penalize_rewards(const RlConfig& config, std::span<Rollout> rollouts);
+
+/// Sets the advantages of whole groups. `all_rewards` holds the rewards of the whole update.
+AdvantageTotals set_advantages(const RlConfig& config, std::span<const double> all_rewards,
+                               std::span<Rollout> rollouts);
+
+/// Sets old_logprobs and checks rl.max_gap. Throws Error(numeric) if a difference is larger.
+void set_old_logprobs(const RlConfig& config, std::span<Rollout> rollouts);
+
+/// Numbers of an update over all ranks.
+struct UpdateTotals {
+  std::int64_t answers = 0;
+  std::int64_t trained_tokens = 0;  // of answers that are not masked
+  std::int64_t targets = 0;         // of all answers
+  std::int64_t row_tokens = 0;      // tokens of a row of the batches
+  std::int64_t batches = 0;
+};
+
+/// Makes one micro-batch with a row for each answer. Its losses add up to the loss of the update
+/// times totals.targets, because the step divides by this number.
+data::Batch make_policy_batch(const RlConfig& config, std::span<const Rollout> rollouts,
+                              const UpdateTotals& totals, std::int64_t pad_id);
+
+}  // namespace trireme::train

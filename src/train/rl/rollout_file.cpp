@@ -1,0 +1,125 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
+#include "train/rl/rollout.hpp"
+
+namespace trireme::train {
+namespace {
+
+std::vector<std::uint32_t> read_ids(const Json& line, const char* key, std::int64_t vocab_size,
+                                    const std::string& where) {
+  if (!line.contains(key) || !line[key].is_array() || line[key].empty())
+    fail(ErrorKind::data, "{}: {} is not a list of token ids.", where, key);
+  std::vector<std::uint32_t> ids;
+  for (const Json& id : line[key]) {
+    if (!id.is_number_unsigned() ||
+        id.get<std::uint64_t>() >= static_cast<std::uint64_t>(vocab_size)) {
+      fail(ErrorKind::data, "{}: {} contains {}. Ids must be integers from 0 to {}.", where, key,
+           id.dump(), vocab_size - 1);
+    }
+    ids.push_back(id.get<std::uint32_t>());
+  }
+  return ids;
+}
+
+/// Returns numbers, one per token of the answer.
+std::vector<double> read_numbers(const Json& line, const char* key, std::size_t tokens,
+                                 const std::string& where) {
+  if (!line.contains(key) || !line[key].is_array() || line[key].size() != tokens) {
+    fail(ErrorKind::data, "{}: {} must be a list of {} numbers, one for each id of completion_ids.",
+         where, key, tokens);
+  }
+  std::vector<double> numbers;
+  for (const Json& number : line[key]) {
+    if (!number.is_number())
+      fail(ErrorKind::data, "{}: {} contains {}, which is not a number.", where, key,
+           number.dump());
+    numbers.push_back(number.get<double>());
+  }
+  return numbers;
+}
+
+Rollout parse_rollout(const Json& line, std::int64_t vocab_size, const std::string& where) {
+  if (!line.is_object()) fail(ErrorKind::data, "{}: not a JSON object.", where);
+  Rollout rollout;
+  rollout.prompt = read_ids(line, "prompt_ids", vocab_size, where);
+  rollout.ids = read_ids(line, "completion_ids", vocab_size, where);
+  for (const double value : read_numbers(line, "mask", rollout.ids.size(), where)) {
+    if (value != 0 && value != 1)
+      fail(ErrorKind::data, "{}: mask contains {}. Its values must be 0 or 1.", where, value);
+    rollout.mask.push_back(value == 1);
+  }
+  rollout.rollout_logprobs = read_numbers(line, "rollout_logprobs", rollout.ids.size(), where);
+  rollout.reward = json_get<double>(line, "reward", where);
+  if (line.contains("text")) rollout.text = json_get<std::string>(line, "text", where);
+  if (line.contains("finish"))
+    rollout.truncated = json_get<std::string>(line, "finish", where) == "length";
+  if (line.contains("weights_version"))
+    rollout.weights_version = json_get<std::int64_t>(line, "weights_version", where);
+  return rollout;
+}
+
+}  // namespace
+
+std::string rollout_line(const Rollout& rollout) {
+  Json line;
+  line["prompt_index"] = rollout.prompt_index;
+  line["sample"] = rollout.sample;
+  line["prompt_ids"] = rollout.prompt;
+  line["completion_ids"] = rollout.ids;
+  Json& mask = line["mask"] = Json::array();
+  for (const bool trained : rollout.mask) mask.push_back(trained ? 1 : 0);
+  line["rollout_logprobs"] = rollout.rollout_logprobs;
+  line["old_logprobs"] = rollout.old_logprobs;
+  line["ref_logprobs"] = rollout.ref_logprobs;
+  line["text"] = rollout.text;
+  line["finish"] = rollout.truncated ? "length" : "stop";
+  line["rewards"] = rollout.rewards;
+  line["reward"] = rollout.reward;
+  line["advantage"] = rollout.advantage;
+  line["weights_version"] = rollout.weights_version;
+  return json_line(line);
+}
+
+std::string rollout_file_name(std::int64_t step) {
+  constexpr std::size_t kDigits = 9;
+  std::string digits = std::to_string(step);
+  if (digits.size() < kDigits) digits.insert(0, kDigits - digits.size(), '0');
+  return cat("step-", digits, ".jsonl");
+}
+
+std::vector<Rollout> read_replay(const std::filesystem::path& place, const ReplayPart& part) {
+  const bool is_directory = std::filesystem::is_directory(place);
+  const auto path = is_directory ? place / rollout_file_name(part.step) : place;
+  const std::int64_t skipped = is_directory ? 0 : (part.step - 1) * part.answers;
+  std::vector<Rollout> rollouts;
+  std::int64_t number = 0;
+  for_each_line(
+      read_file(path), path.string(), [&](std::string_view text, const std::string& where) {
+        const std::int64_t answer = number++ - skipped;
+        if (answer < part.first || answer >= part.first + part.count) return;
+        Rollout one = parse_rollout(parse_json(text, where), part.vocab_size, where);
+        one.sample = answer % part.group;
+        one.prompt_index = (part.step - 1) * (part.answers / part.group) + answer / part.group;
+        if (one.sample > 0 && one.prompt != rollouts.back().prompt) {
+          fail(ErrorKind::data,
+               "{}: prompt_ids differ from the line before. Each prompt needs {} "
+               "consecutive lines (rl.group).",
+               where, part.group);
+        }
+        rollouts.push_back(std::move(one));
+      });
+  if (number < skipped + part.answers || (is_directory && number != part.answers)) {
+    fail(ErrorKind::data,
+         "{} has {} lines, but step {} needs {} lines after the first {} "
+         "(train.global_batch * rl.group).",
+         path.string(), number, part.step, part.answers, skipped);
+  }
+  return rollouts;
+}
+
+}  // namespace trireme::train

@@ -1,0 +1,244 @@
+#include "train/task/rl_source.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "comm/agree.hpp"
+#include "comm/scalars.hpp"
+#include "core/error.hpp"
+#include "core/files/file.hpp"
+#include "core/join.hpp"
+#include "core/process/failpoints.hpp"
+#include "core/timer.hpp"
+#include "device/torch_errors.hpp"
+#include "objective/policy.hpp"
+#include "train/rl/answers.hpp"
+#include "train/rl/prompts.hpp"
+#include "train/rl/rl_measures.hpp"
+#include "train/rl/rollout.hpp"
+#include "train/step/microbatches.hpp"
+
+namespace trireme::train {
+namespace {
+
+class RolloutSource final : public SampleSource {
+ public:
+  RolloutSource(const RlConfig& config, const SourceContext& context)
+      : config_(config),
+        context_(context),
+        prompts_(context.stream),
+        rewards_(config),
+        measures_(config, context.measures),
+        tokens_(answer_tokens(context.stream.first_set(), context.model.config().vocab_size)) {}
+
+  void restore(const RunValues& saved, const std::string& checkpoint) override {
+    next_sample_ = saved_next_sample(saved);
+    step_ = saved.step.value_or(0);
+    context_.stream.check_state(saved.stream, next_sample_, checkpoint);
+  }
+
+  void put_state(std::int64_t next_sample, RunValues& values) const override {
+    values.stream = context_.stream.state(next_sample);
+    values.plan_hash = context_.stream.plan_hash();
+  }
+
+  UpdateSamples next() override {
+    const at::NoGradGuard no_grad;
+    ++step_;
+    const Timer timer;
+    comm::Communicator& world = context_.world;
+    std::vector<Rollout> rollouts = comm::all_or_none(
+        world, [&] { return device::with_torch_errors([&] { return take_answers(); }); });
+    const double rollout_s = timer.seconds();
+    failpoint("rl.rollout");
+    comm::all_or_none(world, [&] {
+      if (config_.replay.empty()) rewards_.score(rollouts);
+      device::with_torch_errors([&] { add_logprobs(rollouts); });
+      set_old_logprobs(config_, rollouts);
+      if (config_.loss.kl == "reward" && config_.has_reference())
+        penalize_rewards(config_, rollouts);
+    });
+    failpoint("rl.reward");
+    const AdvantageTotals advantages = set_advantages(config_, all_rewards(rollouts), rollouts);
+    publish(rollouts);
+    measures_.record(world, rollouts, advantages, rollout_s);
+    UpdateSamples samples;
+    samples.batches = make_batches(config_, rollouts, totals_of(rollouts));
+    samples.next_sample = next_sample_ += context_.config.train.global_batch;
+    return samples;
+  }
+
+  [[nodiscard]] std::string origin(std::int64_t first, std::int64_t end) const override {
+    if (!config_.replay.empty()) return config_.replay;
+    std::set<std::string> sets;
+    for (std::int64_t i = std::max<std::int64_t>(first, 0); i < end; ++i)
+      sets.insert(context_.stream.locate(i).samples->set().directory().string());
+    return joined(sets, ", ");
+  }
+
+  [[nodiscard]] std::span<const data::SampleSet> validation() const override {
+    return context_.validation;
+  }
+
+ private:
+  [[nodiscard]] std::int64_t prompts_of_rank() const {
+    return context_.config.train.global_batch / context_.mesh.size(parallel::Axis::dp);
+  }
+
+  /// Returns the answers to the prompts of this rank: whole groups in the order of the prompts.
+  std::vector<Rollout> take_answers() {
+    const std::int64_t first = prompts_of_rank() * context_.mesh.rank(parallel::Axis::dp);
+    if (!config_.replay.empty()) {
+      return read_replay(config_.replay, {step_, context_.config.train.global_batch * config_.group,
+                                          first * config_.group, prompts_of_rank() * config_.group,
+                                          config_.group, tokens_.size});
+    }
+    std::vector<RlPrompt> prompts;
+    for (std::int64_t i = 0; i < prompts_of_rank(); ++i)
+      prompts.push_back(prompts_.at(next_sample_ + first + i,
+                                    {config_.max_new_tokens, context_.config.train.seq_len}));
+    return generate_answers({context_.model, tokens_, config_, context_.config.train.seed,
+                             /*weights_version=*/step_ - 1},
+                            prompts);
+  }
+
+  /// Sets the log-probabilities of the reference and of the current weights, if they are needed.
+  void add_logprobs(std::vector<Rollout>& rollouts) const {
+    for (Rollout& one : rollouts) one.old_logprobs = one.rollout_logprobs;
+    if (!config_.recomputes() && !config_.has_reference()) return;
+    RlConfig plain = config_;
+    plain.correction = "none";
+    const ops::Path path = ops::path_of(context_.config.train.fused_ops);
+    const auto rows = static_cast<std::size_t>(context_.config.train.micro_batch * config_.group);
+    for (std::size_t first = 0; first < rollouts.size(); first += rows) {
+      const std::span<Rollout> some = std::span(rollouts).subspan(first, rows);
+      UpdateTotals totals{.answers = 1, .trained_tokens = 1, .targets = 1, .batches = 1};
+      for (const Rollout& one : some)
+        totals.row_tokens =
+            std::max(totals.row_tokens, std::ssize(one.prompt) + std::ssize(one.ids));
+      parallel::Microbatch batch =
+          to_microbatch(make_policy_batch(plain, some, totals, pad_id()),
+                        context_.model.registry().device(), step_, /*training=*/false);
+      const objective::Head own = objective::first_classes(
+          objective::head_of(context_.model.registry(), context_.model.head_weight(), {}, path),
+          tokens_.size);
+      const double temperature = config_.loss.temperature;
+      if (config_.recomputes()) {
+        spread(objective::policy_logprobs(batch, context_.model.hidden(batch), own, temperature),
+               some, &Rollout::current_logprobs);
+      }
+      if (!config_.has_reference()) continue;
+      batch.adapters = false;
+      FrozenModel* const frozen = context_.frozen;
+      const at::Tensor hidden =
+          frozen != nullptr ? frozen->hidden(batch) : context_.model.hidden(batch);
+      const objective::Head reference =
+          frozen != nullptr ? objective::first_classes(frozen->head(path), tokens_.size) : own;
+      spread(objective::policy_logprobs(batch, hidden, reference, temperature), some,
+             &Rollout::ref_logprobs);
+    }
+  }
+
+  /// Distributes the values of all targets to their tokens. Other tokens get 0.
+  static void spread(const at::Tensor& values, std::span<Rollout> rollouts,
+                     std::vector<double> Rollout::*member) {
+    const double* next = values.const_data_ptr<double>();
+    for (Rollout& one : rollouts) {
+      (one.*member).assign(one.ids.size(), 0);
+      for (std::size_t i = 0; i < one.ids.size(); ++i)
+        if (one.mask[i]) (one.*member)[i] = *next++;
+    }
+  }
+
+  [[nodiscard]] std::vector<double> all_rewards(const std::vector<Rollout>& rollouts) const {
+    std::vector<double> mine;
+    for (const Rollout& one : rollouts) mine.push_back(one.reward);
+    std::vector<double> all(mine.size() * static_cast<std::size_t>(context_.world.size()));
+    context_.world
+        .all_gather({.input = mine.data(),
+                     .output = all.data(),
+                     .count = mine.size(),
+                     .dtype = DType::f64,
+                     .tag = "rewards"})
+        ->wait();
+    return all;
+  }
+
+  /// Writes RUN/rollouts/step-NNNNNNNNN.jsonl. Collective.
+  void publish(const std::vector<Rollout>& rollouts) const {
+    std::string lines;
+    for (const Rollout& one : rollouts) lines += rollout_line(one);
+    const std::vector<std::string> all = comm::gather_texts(context_.world, lines);
+    comm::all_or_none(context_.world, [&] {
+      if (context_.world.rank() != 0) return;
+      const std::filesystem::path directory = context_.run_directory / "rollouts";
+      std::filesystem::create_directories(directory);
+      write_file_atomic(directory / rollout_file_name(step_), joined(all, ""));
+      if (config_.keep_rollouts > 0 && step_ > config_.keep_rollouts)
+        std::filesystem::remove(directory / rollout_file_name(step_ - config_.keep_rollouts));
+    });
+    failpoint("rl.published");
+  }
+
+  [[nodiscard]] UpdateTotals totals_of(const std::vector<Rollout>& rollouts) const {
+    const TrainConfig& train = context_.config.train;
+    UpdateTotals totals{.answers = train.global_batch * config_.group,
+                        .batches = train.global_batch / train.micro_batch};
+    for (const Rollout& one : rollouts) {
+      const bool is_masked = one.truncated && config_.truncated == "mask";
+      totals.targets += one.num_trained();
+      totals.trained_tokens += is_masked ? 0 : one.num_trained();
+      totals.row_tokens = std::max(totals.row_tokens, std::ssize(one.prompt) + std::ssize(one.ids));
+    }
+    const auto reduce = [&](std::int64_t& value, comm::ReduceOp op, const char* tag) {
+      value = comm::all_reduce_value(context_.world, value, op, tag);
+    };
+    reduce(totals.targets, comm::ReduceOp::sum, "targets");
+    reduce(totals.trained_tokens, comm::ReduceOp::sum, "trained tokens");
+    reduce(totals.row_tokens, comm::ReduceOp::max, "row tokens");
+    if (totals.targets == 0) {
+      fail(ErrorKind::data,
+           "{}: no answer of step {} has a token to train. A mask needs at least one 1.",
+           config_.replay, step_);
+    }
+    return totals;
+  }
+
+  [[nodiscard]] std::vector<data::Batch> make_batches(const RlConfig& config,
+                                                      std::span<const Rollout> rollouts,
+                                                      const UpdateTotals& totals) const {
+    std::vector<data::Batch> batches;
+    const auto rows = static_cast<std::size_t>(context_.config.train.micro_batch * config.group);
+    for (std::size_t first = 0; first < rollouts.size(); first += rows)
+      batches.push_back(make_policy_batch(config, rollouts.subspan(first, rows), totals, pad_id()));
+    return batches;
+  }
+
+  [[nodiscard]] std::int64_t pad_id() const {
+    return context_.stream.first_set().pad_id().value_or(0);
+  }
+
+  RlConfig config_;
+  SourceContext context_;
+  RlPromptReader prompts_;
+  RewardTerms rewards_;
+  RlMeasures measures_;
+  AnswerTokens tokens_;
+  std::int64_t next_sample_ = 0;
+  std::int64_t step_ = 0;  // number of the last update that next() returned, from 1
+};
+
+}  // namespace
+
+std::unique_ptr<SampleSource> make_rollout_source(const RlConfig& config,
+                                                  const SourceContext& context) {
+  return std::make_unique<RolloutSource>(config, context);
+}
+
+}  // namespace trireme::train
