@@ -1,6 +1,7 @@
 #include "bin/trireme/commands.hpp"
 #include "core/process/run_main.hpp"
 #include "train/start/run_keys.hpp"
+#include "train/start/run_length.hpp"
 
 namespace trireme {
 namespace {
@@ -25,6 +26,7 @@ void add_config_show_command(config::CommandLine& line) {
       .config(*all.keys,
               [&all](config::ConfigSet& keys) {
                 train::finish_run_keys(all.config, keys);
+                train::show_token_rule(all.config, keys);
                 for (const auto& task : all.tasks) task->check(keys.problems());
               })
       .example("trireme config show --config run.toml --optim.lr 1e-3 --origin")

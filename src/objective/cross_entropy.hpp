@@ -26,8 +26,14 @@ class CrossEntropy final : public Objective {
   void backward(ObjectiveGrads& saved) override;
   [[nodiscard]] at::Tensor evaluate(const parallel::Microbatch& batch,
                                     const at::Tensor& hidden) const override;
+  bool count_text(const at::Tensor& token_bytes) override;
 
  private:
+  /// Returns -log p of the targets with text, and the bytes of this text: [2] fp64. `loss_sum`: the
+  /// loss of all targets, which saves most of the work if the targets have no weights.
+  [[nodiscard]] at::Tensor text_sums(const parallel::Microbatch& batch, const at::Tensor& hidden,
+                                     const at::Tensor& loss_sum) const;
+
   /// Fills `tape` if setup.want_grads is true.
   [[nodiscard]] at::Tensor loss_of(const parallel::Microbatch& batch, const at::Tensor& hidden,
                                    LinearCrossEntropySetup setup, ObjectiveGrads& saved) const;
@@ -37,6 +43,7 @@ class CrossEntropy final : public Objective {
   ops::Path path_;
   parallel::TensorGroup tensor_;
   LossRows rows_;
+  at::Tensor token_bytes_ = {};  // [classes] int64; undefined: text is not counted
 };
 
 }  // namespace trireme::objective

@@ -50,9 +50,16 @@ class Objective {
   /// Returns the names of further values of evaluate(): "accuracy" is reported as "valid_accuracy".
   [[nodiscard]] virtual std::span<const std::string_view> evaluated() const { return {}; }
 
+  /// Makes evaluate() also count text, for bits per byte. `token_bytes` [classes] int64, on the
+  /// device of the model: the number of text bytes of each token. Returns false, without effect, if
+  /// the loss is not -log p of targets.
+  virtual bool count_text(const at::Tensor& /*token_bytes*/) { return false; }
+
   /// Computes values for validation, without gradients: the loss sum, then one sum per name in
   /// evaluated(). The sums add up over batches and ranks and are then divided by the number of
-  /// terms. The result is a scalar, or [1 + names] fp64 if evaluated() is not empty.
+  /// terms. After count_text(), two more sums follow: -log p of the targets with text bytes,
+  /// without weights, and the number of these bytes. The result is a scalar, or a vector in fp64
+  /// if there are several sums.
   [[nodiscard]] virtual at::Tensor evaluate(const parallel::Microbatch& batch,
                                             const at::Tensor& hidden) const = 0;
 };

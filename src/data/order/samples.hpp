@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -71,6 +72,9 @@ class SampleSet {
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
 
   [[nodiscard]] std::int64_t seq_len() const noexcept { return config_.seq_len; }
+
+  /// Keeps only the first `count` samples. Does nothing if there are fewer.
+  void keep_first(std::uint64_t count) noexcept { size_ = std::min(size_, count); }
 
   /// Returns the documents of the set that the samples are made from.
   [[nodiscard]] DocumentRange documents() const;

@@ -46,6 +46,12 @@ void check_train(const TrainConfig& train, Problems& problems) {
   at_least("train.max_skipped_steps", train.max_skipped_steps, 0, "must be 0 (none) or more");
   at_least("train.hash_weights_every", train.hash_weights_every, 0, "must be 0 (none) or more");
   at_least("train.num_samples", train.num_samples, 0, "must be 0 (from epochs or steps) or more");
+  constexpr double kMostTokensPerParam = 1e9;
+  if (!(train.tokens_per_param >= 0 && train.tokens_per_param <= kMostTokensPerParam))
+    problems.add("train.tokens_per_param", train.tokens_per_param, "must be in [0, 1e9]");
+  if (train.tokens_per_param > 0 && train.steps == 0 && train.num_samples > 0)
+    problems.add("train.tokens_per_param", train.tokens_per_param,
+                 "cannot be combined with train.num_samples");
   if (!(train.epochs > 0)) problems.add("train.epochs", train.epochs, "must be more than 0");
   if (!(train.comm_timeout_s > 0))
     problems.add("train.comm_timeout_s", train.comm_timeout_s, "must be more than 0");
@@ -76,6 +82,8 @@ void check_data(const DataConfig& data, Problems& problems) {
   problems.one_of("data.blend_rule", data.blend_rule,
                   std::vector<std::string>{"table", "megatron"});
   problems.one_of("data.valid_part", data.valid_part, std::vector<std::string>{"valid", "test"});
+  if (data.valid_tokens < 0)
+    problems.add("data.valid_tokens", data.valid_tokens, "must be 0 (all tokens) or more");
   if (data.cross_documents && data.packing != "concat")
     problems.add("data.cross_documents", data.cross_documents, "needs data.packing = concat");
   if (data.shuffle_block < 0 || data.shuffle_block > std::int64_t{1} << 32)
@@ -87,6 +95,9 @@ void check_data(const DataConfig& data, Problems& problems) {
 void check_batch_phases(const RunConfig& config, Problems& problems) {
   const std::string& given = config.data.batch_phases;
   if (given.empty()) return;
+  if (config.train.tokens_per_param > 0 && config.train.steps == 0)
+    problems.add("train.tokens_per_param", config.train.tokens_per_param,
+                 "cannot be combined with data.batch_phases: set train.steps");
   try {
     const data::BatchPhases phases(given);
     const std::int64_t first = phases.global_batch(1);

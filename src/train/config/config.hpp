@@ -17,6 +17,7 @@ struct TrainConfig {
   std::int64_t steps = 0;
   double epochs = 1;
   std::int64_t num_samples = 0;
+  double tokens_per_param = 0;
   std::int64_t seq_len = 0;
   std::int64_t micro_batch = 4;
   std::int64_t global_batch = 0;
@@ -54,6 +55,9 @@ struct TrainConfig {
     visit(
         "num_samples", self.num_samples,
         "number of samples (sequences or preference pairs) in the whole run, instead of epochs; 0: as many as epochs needs if steps is 0, otherwise steps x global_batch");
+    visit(
+        "tokens_per_param", self.tokens_per_param,
+        "training tokens per parameter of the model, instead of epochs, if steps is 0: steps = tokens_per_param x parameters / (global_batch x seq_len), rounded down; 0: not used");
     visit("seq_len", self.seq_len,
           "tokens per sequence; 0: the length that the data set was packed for");
     visit("micro_batch", self.micro_batch,
@@ -111,6 +115,7 @@ struct DataConfig {
   std::string valid_path;
   std::string split;
   std::string valid_part = "valid";
+  std::int64_t valid_tokens = 0;
   std::string packing = "best-fit";
   bool cross_documents = false;
   std::string blend_rule = "table";
@@ -130,6 +135,9 @@ struct DataConfig {
         "split", self.split,
         "shares of the documents for training, validation and test, such as 969,30,1; empty: all documents for training");
     visit("valid_part", self.valid_part, "part of data.split to validate on: valid or test");
+    visit(
+        "valid_tokens", self.valid_tokens,
+        "validate only on the first N tokens of the validation data, a multiple of the sequence length; 0: on all");
     visit(
         "packing", self.packing,
         "packing of documents into sequences: best-fit (whole documents) or concat (one token stream, cut every seq_len)");

@@ -66,7 +66,8 @@ ChoiceResult choose(const ChoiceItem& item, std::vector<double> scores);
 /// Returns the number of text bytes of each id; 0 for special tokens.
 std::vector<std::int64_t> bytes_of_tokens(const text::Tokenizer& tokenizer);
 
-/// Returns bits per byte. `loss_sum`: sum over all targets in nats. `bytes`: their text bytes.
+/// Returns bits per byte. `loss_sum`: sum over the targets with text, in nats. `bytes`: their text
+/// bytes. Targets without text, such as special tokens, do not count, as in nanochat.
 double bits_per_byte(double loss_sum, double bytes);
 
 }  // namespace trireme::train

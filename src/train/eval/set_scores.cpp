@@ -33,8 +33,11 @@ void add_scores(model::Transformer& model, const data::Batch& batch,
   for (std::int64_t i = 0; i < index.numel(); ++i) {
     const auto row = static_cast<std::size_t>(index.const_data_ptr<std::int64_t>()[i] / batch.T);
     const auto id = static_cast<std::size_t>(ids.const_data_ptr<std::int64_t>()[i]);
-    scores[row].loss_sum -= log_probs.const_data_ptr<double>()[i];
-    scores[row].target_bytes += id < bytes.size() ? static_cast<double>(bytes[id]) : 0;
+    const double loss = -log_probs.const_data_ptr<double>()[i];
+    const std::int64_t text_bytes = id < bytes.size() ? bytes[id] : 0;
+    scores[row].loss_sum += loss;
+    scores[row].text_loss += text_bytes > 0 ? loss : 0;
+    scores[row].target_bytes += static_cast<double>(text_bytes);
     scores[row].num_targets += 1;
     scores[row].num_correct += correct.const_data_ptr<bool>()[i] ? 1 : 0;
   }
@@ -212,10 +215,12 @@ RewardFigures summarize(const std::vector<PairReward>& rewards) {
 
 SetFigures summarize(const std::vector<SequenceScore>& scores) {
   double loss_sum = 0;
+  double text_loss = 0;
   double bytes = 0;
   SetFigures figures;
   for (const SequenceScore& score : scores) {
     loss_sum += score.loss_sum;
+    text_loss += score.text_loss;
     bytes += score.target_bytes;
     figures.num_targets += score.num_targets;
     figures.num_correct += score.num_correct;
@@ -226,7 +231,7 @@ SetFigures summarize(const std::vector<SequenceScore>& scores) {
         "the data set has no targets: every token is masked. Check the chat template and the roles in its input");
   figures.loss = loss_sum / static_cast<double>(figures.num_targets);
   figures.perplexity = std::exp(figures.loss);
-  figures.bits_per_byte = bits_per_byte(loss_sum, bytes);
+  figures.bits_per_byte = bits_per_byte(text_loss, bytes);
   return figures;
 }
 

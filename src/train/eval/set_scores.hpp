@@ -17,7 +17,8 @@ namespace trireme::train {
 struct SequenceScore {
   std::int64_t index = 0;   // number of the sequence, in file order
   double loss_sum = 0;      // sum of -log p over its targets
-  double target_bytes = 0;  // text bytes of its targets; special tokens have none
+  double text_loss = 0;     // loss_sum of the targets that have text; special tokens have none
+  double target_bytes = 0;  // text bytes of its targets
   std::int64_t num_targets = 0;
   std::int64_t num_correct = 0;  // targets that were the most likely token
 };
@@ -86,7 +87,7 @@ RewardFigures summarize(const std::vector<PairReward>& rewards);
 struct SetFigures {
   double loss = 0;           // nats per target
   double perplexity = 0;     // exp(loss)
-  double bits_per_byte = 0;  // over the text of the targets
+  double bits_per_byte = 0;  // over the targets that have text
   std::int64_t num_targets = 0;
   std::int64_t num_correct = 0;
 };

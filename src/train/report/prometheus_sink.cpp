@@ -140,6 +140,7 @@ PrometheusText::PrometheusText(const SinkSetup& setup)
       total_steps_(setup.total_steps),
       last_step_(setup.first_step),
       valid_loss_(kUnknown),
+      valid_bpb_(kUnknown),
       commit_time_(kUnknown) {
   newest_.add("step", setup.first_step);
   for (const char* phase :
@@ -149,7 +150,10 @@ PrometheusText::PrometheusText(const SinkSetup& setup)
 
 void PrometheusText::add(const MetricsLine& line) {
   if (line.kind == MetricsLine::Kind::step) add_step(line);
-  if (line.kind == MetricsLine::Kind::validation) valid_loss_ = line.value("valid_loss");
+  if (line.kind == MetricsLine::Kind::validation) {
+    valid_loss_ = line.value("valid_loss");
+    valid_bpb_ = line.value_or("valid_bpb", kUnknown);
+  }
   if (line.kind == MetricsLine::Kind::commit) commit_time_ = line.value("time");
 }
 
@@ -183,6 +187,9 @@ std::string PrometheusText::text() const {
   Family(text, "steps", "gauge", "The number of steps of the whole run.")
       .add(labels_, static_cast<double>(total_steps_));
   Family(text, "valid_loss", "gauge", "The newest validation loss.").add(labels_, valid_loss_);
+  if (!std::isnan(valid_bpb_))
+    Family(text, "valid_bpb", "gauge", "Bits per byte of the newest validation.")
+        .add(labels_, valid_bpb_);
   Family(text, "last_commit_time_seconds", "gauge",
          "Unix time at which this attempt has published its newest checkpoint.")
       .add(labels_, commit_time_);

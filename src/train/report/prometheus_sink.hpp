@@ -33,6 +33,7 @@ class PrometheusText {
   std::array<std::uint64_t, kBounds_s.size() + 1> counts_{};
   double step_seconds_ = 0;
   double valid_loss_;
+  double valid_bpb_;
   double commit_time_;
   MetricsLine newest_{};
 };

@@ -10,6 +10,7 @@
 #include "core/process/failpoints.hpp"
 #include "parallel/collectives.hpp"
 #include "parallel/context/shard_sequence.hpp"
+#include "train/eval/choices.hpp"
 #include "train/run/training_run.hpp"
 #include "train/step/microbatches.hpp"
 
@@ -24,6 +25,7 @@ struct Validation {
   double loss = 0;            // loss sum / number of terms, over all ranks
   double num_terms = 0;       // number of targets, preference pairs or answers
   std::vector<double> means;  // means of Objective::evaluated() over the same terms
+  std::optional<double> bits_per_byte = std::nullopt;  // set if the objective counts text
 };
 
 /// The number of micro-batches per pp rank in one pipeline schedule. With more micro-batches,
@@ -47,13 +49,14 @@ std::vector<std::int64_t> samples_of(std::int64_t round, std::int64_t micro_batc
 /// runs before batch i of n of every set; if it returns true (on all ranks), returns nullopt.
 /// Collective.
 std::optional<Validation> evaluate(
-    Step& step, std::span<const data::SampleSet> sets, std::int64_t micro_batch,
+    Step& step, std::span<const data::SampleSet> sets, std::int64_t micro_batch, bool counts_text,
     const std::function<bool(std::int64_t, std::int64_t)>& cancel_before) {
   const parallel::Mesh& mesh = step.parts().mesh;
   objective::Objective& objective = step.parts().objective;
   const at::Device device = step.parts().model.registry().device();
-  const auto num_sums = static_cast<std::int64_t>(1 + objective.evaluated().size());
-  at::Tensor sums =  // loss, the objective's evaluated() values, number of terms
+  const auto num_means = static_cast<std::int64_t>(objective.evaluated().size());
+  const std::int64_t num_sums = 1 + num_means + (counts_text ? 2 : 0);
+  at::Tensor sums =  // the values of Objective::evaluate(), number of terms
       at::zeros({num_sums + 1}, at::TensorOptions().dtype(at::kDouble).device(device));
   const bool counts = mesh.rank(parallel::Axis::cp) == 0 && mesh.rank(parallel::Axis::pp) == 0;
   const std::int64_t at_once =
@@ -99,7 +102,10 @@ std::optional<Validation> evaluate(
   const at::Tensor all = sums.to(at::kCPU);
   const double* values = all.const_data_ptr<double>();
   Validation result{values[0] / values[num_sums], values[num_sums], {}};
-  for (std::int64_t i = 1; i < num_sums; ++i) result.means.push_back(values[i] / values[num_sums]);
+  for (std::int64_t i = 1; i <= num_means; ++i)
+    result.means.push_back(values[i] / values[num_sums]);
+  if (counts_text && values[num_sums - 1] > 0)
+    result.bits_per_byte = bits_per_byte(values[num_sums - 2], values[num_sums - 1]);
   return result;
 }
 
@@ -143,6 +149,7 @@ bool validate(TrainingRun& run) {
   const std::string of_what = weights.text();
   const auto validation =
       evaluate(run.model.step, run.model.samples->validation(), run.config().train.micro_batch,
+               run.model.counts_text,
                [&](std::int64_t i, std::int64_t n) { return services.cancel_vote.before(i, n); });
   weights.restore();
   if (!validation) return false;
@@ -152,6 +159,7 @@ bool validate(TrainingRun& run) {
       .add("valid_loss", validation->loss)
       .add(kTermNames[static_cast<std::size_t>(objective.term())],
            static_cast<std::int64_t>(validation->num_terms));
+  if (validation->bits_per_byte) line.add("valid_bpb", *validation->bits_per_byte);
   line.add("time", unix_time_s()).add("validation_s", timer.seconds());
   for (std::size_t i = 0; i < validation->means.size(); ++i)
     line.add(cat("valid_", objective.evaluated()[i]), validation->means[i]);

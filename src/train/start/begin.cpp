@@ -32,8 +32,11 @@ constexpr std::array kCarriedValues{checkpoint::kChatTemplateValue,
 /// Returns true if the run resumes and still validates on the same data.
 bool validates_on_same_data(const RunRequest& run, const RunValues& saved) {
   if (run.start.kind != RunStart::Kind::resume_run) return false;
-  for (const char* key : {"data.valid_path", "data.split", "data.valid_part"}) {
-    if (saved.configured(key) != run.keys.value(key)) return false;
+  for (const char* key :
+       {"data.valid_path", "data.split", "data.valid_part", "data.valid_tokens"}) {
+    auto before = saved.configured(key);
+    if (!before) before = value_of_older_versions(key);
+    if (before != run.keys.value(key)) return false;
   }
   return true;
 }

@@ -113,6 +113,37 @@ void RunData::open_validation(const RunConfig& config, std::span<const std::stri
       valid_samples_.emplace_back(*set, view);
     }
   }
+  keep_valid_tokens(data.valid_tokens);
+}
+
+void RunData::keep_valid_tokens(std::int64_t wanted) {
+  if (wanted == 0 || valid_samples_.empty()) return;
+  if (valid_samples_.front().samples_are_pairs()) {
+    fail(ErrorKind::usage,
+         "data.valid_tokens = {} needs validation data of kind pretrain or sft, because it counts "
+         "sequences. Leave the key out",
+         wanted);
+  }
+  if (wanted % seq_len_ != 0) {
+    fail(ErrorKind::usage,
+         "data.valid_tokens is {}. It must be a multiple of the sequence length ({} tokens), such "
+         "as {}",
+         wanted, seq_len_, (wanted / seq_len_ + 1) * seq_len_);
+  }
+  auto left = static_cast<std::uint64_t>(wanted / seq_len_);
+  for (data::SampleSet& samples : valid_samples_) {
+    samples.keep_first(left);
+    left -= samples.size();
+  }
+  if (left > 0) {
+    fail(
+        ErrorKind::usage,
+        "data.valid_tokens is {}, but the validation data has only {} sequences of {} tokens. Give "
+        "{} or less, or 0 for all",
+        wanted, static_cast<std::uint64_t>(wanted / seq_len_) - left, seq_len_,
+        wanted - static_cast<std::int64_t>(left) * seq_len_);
+  }
+  std::erase_if(valid_samples_, [](const data::SampleSet& samples) { return samples.size() == 0; });
 }
 
 std::vector<const data::SampleSet*> RunData::sample_sets() const {

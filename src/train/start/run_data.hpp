@@ -68,6 +68,9 @@ class RunData {
   data::SampleStream open_stream(const RunConfig& config, std::span<const std::string_view> kinds,
                                  const Choose& choose);
   void open_validation(const RunConfig& config, std::span<const std::string_view> kinds);
+  /// Keeps the first `wanted` tokens of the validation samples (0: all). Throws Error(usage) if
+  /// `wanted` is not a multiple of the sequence length, or larger than the validation data.
+  void keep_valid_tokens(std::int64_t wanted);
 
   std::map<std::string, std::unique_ptr<data::StagedSet>> staged_;  // by the original directory
   data::SampleStream stream_;

@@ -41,6 +41,21 @@ void remove_lora_keys(std::string_view task, config::ConfigSet& keys) {
   }
 }
 
+/// If both keys are set, train.steps overrides train.tokens_per_param. Exception: the command line
+/// sets train.tokens_per_param, and train.steps comes from a file or from the environment.
+void choose_token_key(const TrainConfig& train, config::ConfigSet& keys) {
+  const auto is_typed = [&](const char* key) { return keys.origin(key).starts_with("--"); };
+  if (train.tokens_per_param == 0) return;
+  if (is_typed("train.epochs")) {
+    if (!is_typed("train.tokens_per_param"))
+      return keys.set("train.tokens_per_param", "0", "--train.epochs");
+    keys.problems().add("train.tokens_per_param", train.tokens_per_param,
+                        "cannot be combined with train.epochs");
+  }
+  if (train.steps > 0 && is_typed("train.tokens_per_param") && !is_typed("train.steps"))
+    keys.set("train.steps", "0", "--train.tokens_per_param");
+}
+
 /// If both keys are set, train.steps overrides train.epochs. Exception: the command line sets
 /// train.epochs, and train.steps comes from a file or from the environment.
 void choose_length_key(const TrainConfig& train, config::ConfigSet& keys) {
@@ -154,6 +169,7 @@ void finish_run_keys(RunConfig& config, config::ConfigSet& keys, const RunStart&
         start.has_shape && keys.is_set("model.preset") && start.preset != config.model.preset;
     keys.apply_preset(fields_of("model", preset), "preset " + config.model.preset, anew);
   }
+  choose_token_key(config.train, keys);
   choose_length_key(config.train, keys);
   choose_peak_rate(config.optim, keys);
   resolve_optimizer_keys(config.optim, keys);

@@ -1,6 +1,8 @@
 #include "train/start/run_length.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <string>
 
 #include "core/error.hpp"
 #include "core/number.hpp"
@@ -55,6 +57,9 @@ RunLength run_length(const RunConfig& config, const RunStart& start, const confi
   RunLength length{train.steps, train.num_samples, ""};
   const Position position = position_of(start, keys, data.stream());
   check_phases(data.stream(), position.next_sample, train.global_batch);
+  if (train.steps == 0) {
+    if (const auto steps = steps_of_tokens(config)) return {*steps, 0, ""};
+  }
   const bool is_open = train.steps == 0;
   if (is_open && train.num_samples == 0) {
     length.num_samples = data.samples_of_epochs(train.epochs);
@@ -77,6 +82,32 @@ RunLength run_length(const RunConfig& config, const RunStart& start, const confi
     length.num_samples = 0;
   }
   return length;
+}
+
+std::optional<std::int64_t> steps_of_tokens(const RunConfig& config) {
+  const TrainConfig& train = config.train;
+  model::ModelConfig shape = config.model;
+  const bool has_shape = !shape.preset.empty() || shape.hidden_size > 0;
+  if (train.tokens_per_param == 0 || !has_shape || shape.vocab_size == 0 ||
+      train.global_batch == 0 || train.seq_len == 0)
+    return std::nullopt;
+  model::resolve(shape, shape.vocab_size);
+  const double tokens = train.tokens_per_param * shape.num_parameters_wide();
+  const double steps = std::floor(
+      tokens / (static_cast<double>(train.global_batch) * static_cast<double>(train.seq_len)));
+  if (!(steps <= 1e12)) {
+    fail(ErrorKind::usage,
+         "train.tokens_per_param = {} makes {} steps. It must make at most 1e12 steps",
+         number_text(train.tokens_per_param), number_text(steps));
+  }
+  return std::max<std::int64_t>(static_cast<std::int64_t>(steps), 1);
+}
+
+void show_token_rule(const RunConfig& config, config::ConfigSet& keys) {
+  if (config.train.tokens_per_param == 0 || config.train.steps != 0 || !keys.problems().empty())
+    return;
+  keys.set("train.steps", std::to_string(steps_of_tokens(config).value_or(0)),
+           "train.tokens_per_param x parameters / (train.global_batch x train.seq_len)");
 }
 
 void check_steps(const RunStart& start, std::int64_t steps, std::int64_t done) {

@@ -1,4 +1,6 @@
 #pragma once
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "config/config_set.hpp"
@@ -19,6 +21,15 @@ struct RunLength {
 /// Error(usage) for epochs of data without a defined length, and for contradicting numbers.
 RunLength run_length(const RunConfig& config, const RunStart& start, const config::ConfigSet& keys,
                      const RunData& data);
+
+/// Returns the steps of train.tokens_per_param, at least 1; nullopt while the number of parameters,
+/// train.global_batch or train.seq_len is open, or without the key. Throws Error(usage) for more
+/// than 1e12 steps.
+std::optional<std::int64_t> steps_of_tokens(const RunConfig& config);
+
+/// Shows the steps of train.tokens_per_param, and the rule as the origin of train.steps, for a
+/// command that opens no data. The steps stay 0 if they depend on the data or on the ranks.
+void show_token_rule(const RunConfig& config, config::ConfigSet& keys);
 
 /// Throws Error(usage) if `steps` (train.steps) is less than `done`, the number of completed steps.
 void check_steps(const RunStart& start, std::int64_t steps, std::int64_t done);

@@ -12,6 +12,7 @@
 #include "ops/operations.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 #include "train/config/plain_ops.hpp"
+#include "train/eval/choices.hpp"
 
 namespace trireme::train {
 namespace {
@@ -97,6 +98,15 @@ std::unique_ptr<FrozenModel> make_frozen(const RunConfig& config,
                                        device);
 }
 
+/// Returns the number of text bytes of each class [vocab_size] int64, with the tokenizer of the
+/// training data.
+at::Tensor token_bytes(const RunData& data, std::int64_t vocab_size, at::Device device) {
+  std::vector<std::int64_t> bytes = bytes_of_tokens(text::Tokenizer::from_files(
+      data.tokenizer_files(), data.stream().first_set().directory().string()));
+  bytes.resize(static_cast<std::size_t>(vocab_size), 0);  // a model may have more classes
+  return at::tensor(bytes, at::TensorOptions().dtype(at::kLong)).to(device);
+}
+
 }  // namespace
 
 RunModel::RunModel(const RunRequest& run, const RunData& data, const FrozenStart& frozen_start,
@@ -120,7 +130,10 @@ RunModel::RunModel(const RunRequest& run, const RunData& data, const FrozenStart
       step({transformer, *objective, *optimizer, scaler, mesh, measures, average.get()},
            run.config.optim.clip_norm),
       state(registry, *optimizer, run.config.lora.on() ? StateOf::trained : StateOf::all,
-            slots_of(average)) {}
+            slots_of(average)) {
+  if (run.config.train.eval_every > 0)
+    counts_text = objective->count_text(token_bytes(data, run.config.model.vocab_size, device));
+}
 
 std::size_t RunModel::state_bytes() const {
   std::size_t bytes = 0;

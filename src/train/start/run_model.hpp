@@ -31,6 +31,7 @@ struct RunModel {
   optim::LossScaler scaler;
   Step step;
   StateView state;
+  bool counts_text = false;  // true if validation also computes bits per byte
 
   /// Allocates memory but sets no weights. The objective and the step declare their measures.
   RunModel(const RunRequest& run, const RunData& data, const FrozenStart& frozen_start,

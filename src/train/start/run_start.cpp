@@ -94,7 +94,10 @@ struct Derived {
   std::string_view from;
 };
 
-constexpr std::array<Derived, 5> kDerived{{{"train.steps", "train.epochs"},
+constexpr std::array<Derived, 8> kDerived{{{"train.steps", "train.epochs"},
+                                           {"train.steps", "train.tokens_per_param"},
+                                           {"train.num_samples", "train.tokens_per_param"},
+                                           {"train.tokens_per_param", "train.epochs"},
                                            {"train.steps", "train.num_samples"},
                                            {"train.num_samples", "train.epochs"},
                                            {"train.num_samples", "train.steps"},

@@ -21,6 +21,7 @@ constexpr auto kMayDiffer = std::to_array<std::string_view>({"parallel.",
                                                              "train.steps",
                                                              "train.epochs",
                                                              "train.num_samples",
+                                                             "train.tokens_per_param",
                                                              "train.micro_batch",
                                                              "train.accumulation",
                                                              "train.device",
@@ -45,6 +46,8 @@ struct LaterKey {
 
 /// Keys that were added after version 0.1, with the value that older checkpoints were trained with.
 constexpr auto kLaterKeys = std::to_array<LaterKey>({{"train.fp8", "off"},
+                                                     {"data.valid_tokens", "0"},
+                                                     {"train.tokens_per_param", "0"},
                                                      {"train.ema_decay", "0"},
                                                      {"data.batch_phases", ""},
                                                      {"optim.decay_steps", "-1"},

@@ -61,6 +61,43 @@ TEST(CrossEntropy, WeightsCountInValidationToo) {
   });
 }
 
+TEST(CrossEntropy, CountsTheTextOfTargetsForBitsPerByte) {
+  parallel::Microbatch batch = batch_of_rows(2);
+  const at::Tensor hidden = normal({2, kLength, kWidth}, 1);
+  const at::Tensor weight = normal({kClasses, kWidth}, 2);
+  const at::Tensor targets = batch.targets.flatten();
+  const at::Tensor losses =
+      at::nll_loss_nd(at::log_softmax(at::matmul(hidden, weight.t()), -1).flatten(0, 1), targets,
+                      {}, at::Reduction::None, objective::kIgnoredTarget);
+  for (const std::int64_t silent : {0, 3, 13}) {  // the number of tokens without text
+    const at::Tensor bytes = at::arange(kClasses).sub(silent - 1).clamp_min(0);
+    const at::Tensor of_targets = bytes.index_select(0, targets.clamp_min(0)).mul(targets.ge(0));
+    const double text_loss = losses.mul(of_targets.gt(0)).sum().item<double>();
+    for (const bool weighted : {false, true}) {
+      batch.target_weights = weighted ? at::full({2, kLength}, 2.5, at::kFloat) : at::Tensor();
+      for (const Ranks& ranks : kLayouts) {
+        at::Tensor sums = at::zeros({ranks.cp, 3}, at::kDouble);
+        comm::run_ranks(ranks.tp * ranks.cp, [&](comm::Communicator& world) {
+          RankOfLayout rank(world, ranks, weight);
+          const auto objective = with(objective::LossRows::targets)(rank);
+          ASSERT_TRUE(objective->count_text(bytes));
+          const parallel::Microbatch mine = parallel::shard_sequence(batch, rank.mesh);
+          const at::Tensor own = objective->evaluate(mine, rank.own(hidden, mine));
+          if (rank.mesh.rank(parallel::Axis::tp) == 0)
+            sums[rank.mesh.rank(parallel::Axis::cp)].copy_(own);
+        });
+        const at::Tensor all = sums.sum(0);
+        const std::string where = name(ranks) + (weighted ? " weighted" : "");
+        EXPECT_NEAR(all[0].item<double>(),
+                    plain_cross_entropy(batch, hidden, weight).item<double>(), 1e-11)
+            << where;
+        EXPECT_NEAR(all[1].item<double>(), text_loss, 1e-11) << where;
+        EXPECT_EQ(all[2].item<double>(), of_targets.sum().item<double>()) << where;
+      }
+    }
+  }
+}
+
 TEST(CrossEntropy, IsZeroWithoutTargets) {
   parallel::Microbatch batch = batch_of_rows(1);
   batch.targets.fill_(objective::kIgnoredTarget);

@@ -7,6 +7,7 @@
 #include "checkpoint/format/model_values.hpp"
 #include "core/error.hpp"
 #include "support/optim_keys.hpp"
+#include "train/start/run_length.hpp"
 #include "train/start/run_request.hpp"
 #include "train/start/weights_start.hpp"
 #include "train/state/resume.hpp"
@@ -65,6 +66,63 @@ TEST(RunKeys, StepsCountBeforeEpochsUnlessOnlyEpochsAreTyped) {
   EXPECT_EQ(resolved("[train]\nsteps = 200\nepochs = 1\n", {}), Resolved(200, ""));
   EXPECT_NE(resolved("[train]\nsteps = 200\nepochs = 2\n", {}).second.find("(run.toml:2)"),
             std::string::npos);
+}
+
+TEST(RunKeys, TokensPerParameterGiveTheStepsUnlessStepsAreSet) {
+  const auto shown = [](const char* file,
+                        const std::vector<std::pair<const char*, const char*>>& typed) {
+    RunConfig config;
+    const std::unique_ptr<config::ConfigSet> keys = make_run_keys(config);
+    keys->load_toml(file, "run.toml");
+    for (const auto& [key, value] : typed) keys->set(key, value, formatted("--{}", key));
+    finish_run_keys(config, *keys);
+    EXPECT_TRUE(keys->problems().empty()) << file;
+    show_token_rule(config, *keys);
+    return std::pair(config.train.steps, keys->origin("train.steps"));
+  };
+  using Shown = std::pair<std::int64_t, std::string>;
+  const std::string rule =
+      "train.tokens_per_param x parameters / (train.global_batch x train.seq_len)";
+  RunConfig shape;
+  shape.model = model::model_preset("tiny");
+  model::resolve(shape.model, 500);
+  const std::int64_t steps = 20 * shape.model.num_parameters() / (8 * 64);
+  ASSERT_GT(steps, 100);
+  const std::string file =
+      "[model]\npreset = \"tiny\"\nvocab_size = 500\n[train]\ntokens_per_param = 20\nglobal_batch "
+      "= 8\nseq_len = 64\n";
+  EXPECT_EQ(shown(file.c_str(), {}), Shown(steps, rule));
+  EXPECT_EQ(shown(file.c_str(), {{"train.tokens_per_param", "1e-9"}}), Shown(1, rule));
+  EXPECT_EQ(shown(file.c_str(), {{"train.global_batch", "0"}}), Shown(0, rule)) << "open";
+  EXPECT_EQ(shown(file.c_str(), {{"train.steps", "7"}}), Shown(7, "--train.steps"));
+  EXPECT_EQ(shown((file + "steps = 7\n").c_str(), {}), Shown(7, "run.toml:8"));
+  EXPECT_EQ(shown((file + "steps = 7\n").c_str(), {{"train.tokens_per_param", "20"}}).first, steps);
+  EXPECT_EQ(shown(file.c_str(), {{"train.epochs", "2"}}), Shown(0, "default"));
+}
+
+TEST(RunKeys, TokensPerParameterAreNotCombinedWithOtherLengths) {
+  const auto problem = [](const std::vector<std::pair<const char*, const char*>>& typed) {
+    RunConfig config;
+    const std::unique_ptr<config::ConfigSet> keys = make_run_keys(config);
+    keys->set("train.tokens_per_param", "20", "--train.tokens_per_param");
+    for (const auto& [key, value] : typed) keys->set(key, value, formatted("--{}", key));
+    finish_run_keys(config, *keys);
+    try {
+      keys->finish();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const auto expect = [&](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  expect(problem({{"train.epochs", "2"}}), "cannot be combined with train.epochs");
+  expect(problem({{"train.num_samples", "2"}}), "cannot be combined with train.num_samples");
+  expect(problem({{"data.batch_phases", "0:8,5:16"}}), "cannot be combined with data.batch_phases");
+  expect(problem({{"train.tokens_per_param", "-1"}}), "must be in [0, 1e9]");
+  EXPECT_EQ(problem({}), "");
+  EXPECT_EQ(problem({{"train.num_samples", "2"}, {"train.steps", "2"}}), "");
 }
 
 TEST(RunKeys, EveryOptimizerHasItsOwnDefaultsAndAResolvedFileLoadsBack) {
