@@ -44,6 +44,11 @@ CASES = [
     {"rl.objective": "reinforce", "rl.divide": "token", "rl.kl": "reward"},
     {"rl.objective": "reinforce", "rl.correction": "token_truncate", "rl.correction_cap": 1.1},
 ]
+# Two rollouts, with four updates each.
+UPDATES = [
+    {},
+    {"rl.objective": "cispo", "rl.old": "recompute", "rl.correction": "sequence_truncate", "rl.epsilon_high": 1.1, "rl.divide": "token"},
+]
 
 
 def log_probs(net, line, temperature):
@@ -69,14 +74,13 @@ def advantages(keys, rewards):
 
 def correction(keys, gap, mask):
     kind, cap = keys["rl.correction"], float(keys["rl.correction_cap"])
-    if kind == "none":
-        return torch.ones_like(gap)
     ratio = torch.exp(gap if kind.startswith("token") else (gap * mask).sum().expand_as(gap))
     return ratio.clamp(max=cap) if kind.endswith("truncate") else torch.where(ratio <= cap, ratio, torch.zeros_like(ratio))
 
 
-def loss_of(net, reference, lines, keys, expected):
-    """Returns the loss of an update; writes the values that the file must have into `expected`."""
+def loss_of(net, reference, lines, keys, expected, is_first):
+    """Returns the loss of an update; writes the values that the file must have into `expected`. If it is not the first update of the
+    rollout, the values that were computed before the first one come from the file."""
     number = lambda key: float(keys[key])
     beta = number("rl.beta")
     answers = []
@@ -87,7 +91,11 @@ def loss_of(net, reference, lines, keys, expected):
             ref = log_probs(reference, line, number("rl.temperature"))
         rollout = torch.tensor(line["rollout_logprobs"], dtype=torch.float64)
         old = current.detach() if keys["rl.old"] == "recompute" else rollout
-        answers.append((line, mask, current, ref, rollout, old))
+        gap = current.detach() - rollout
+        if not is_first:
+            old = torch.tensor(line["old_logprobs"], dtype=torch.float64)
+            gap = torch.tensor(line["train_logprobs"], dtype=torch.float64) - rollout if "train_logprobs" in line else None
+        answers.append((line, mask, current, ref, gap, old))
     rewards = torch.tensor([sum(float(w) * line["rewards"][n] for n, w in (t.split("=") for t in keys["rl.rewards"].split(","))) if line["rewards"]
                             else line["raw_reward"] for line in lines], dtype=torch.float64)
     if keys["rl.kl"] == "reward":
@@ -97,7 +105,7 @@ def loss_of(net, reference, lines, keys, expected):
     tokens = sum(u * mask.sum() for u, (_, mask, *_) in zip(used, answers))
     total = 0.0
     upper = number("rl.epsilon_high") or (5.0 if keys["rl.objective"] == "cispo" else number("rl.epsilon"))
-    for a, u, (line, mask, current, ref, rollout, old) in zip(adv, used, answers):
+    for a, u, (line, mask, current, ref, gap, old) in zip(adv, used, answers):
         ratio = torch.exp(current - old)
         if keys["rl.objective"] == "grpo":
             policy = -torch.minimum(ratio * a, ratio.clamp(1 - number("rl.epsilon"), 1 + upper) * a)
@@ -105,7 +113,7 @@ def loss_of(net, reference, lines, keys, expected):
             policy = -ratio.clamp(max=upper).detach() * a * current
         else:
             policy = -a * current
-        each = policy * correction(keys, (current - rollout).detach(), mask)
+        each = policy if keys["rl.correction"] == "none" else policy * correction(keys, gap, mask)
         if keys["rl.kl"] == "loss":
             each = each + beta * k3(ref, current)
         divisor = {"sequence": len(lines) * mask.sum(), "token": tokens, "constant": len(lines) * NEW}[keys["rl.divide"]]
@@ -118,7 +126,8 @@ def loss_of(net, reference, lines, keys, expected):
 
 
 DEFAULTS = {"rl.objective": "grpo", "rl.beta": 0.1, "rl.epsilon": 0.2, "rl.epsilon_high": 0, "rl.kl": "loss", "rl.advantage": "group",
-            "rl.divide": "sequence", "rl.old": "rollout", "rl.correction": "none", "rl.correction_cap": 3, "rl.truncated": "count"}
+            "rl.divide": "sequence", "rl.old": "rollout", "rl.correction": "none", "rl.correction_cap": 3, "rl.truncated": "count",
+            "rl.updates": 1, "rl.mini_batch": PROMPTS}
 
 
 class Comparison:
@@ -140,7 +149,9 @@ class Comparison:
         keys = {**DEFAULTS, **keys}
         with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
             metrics = [line for line in map(json.loads, file) if "loss" in line]
-        assert len(metrics) == STEPS
+        assert len(metrics) == keys["train.steps"]
+        parts = PROMPTS // int(keys["rl.mini_batch"])
+        steps_of_rollout = parts * int(keys["rl.updates"])
         net, reference = load_model(self.exported), load_model(self.exported)
         optimizer = torch.optim.AdamW([{"params": [p for p in net.parameters() if p.dim() > 1], "weight_decay": DECAY},
                                        {"params": [p for p in net.parameters() if p.dim() == 1], "weight_decay": 0.0}],
@@ -148,19 +159,22 @@ class Comparison:
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         files = []
         for step, measured in enumerate(metrics, 1):
-            with open(os.path.join(run, "rollouts", f"step-{step:09}.jsonl"), encoding="utf-8") as file:
+            part = (step - 1) % steps_of_rollout
+            with open(os.path.join(run, "rollouts", f"step-{step - part:09}.jsonl"), encoding="utf-8") as file:
                 lines = [json.loads(line) for line in file]
+            size = len(lines) // parts
+            lines = lines[part % parts * size:][:size]
             for line, raw in zip(lines, raw_rewards[step - 1] if raw_rewards else lines):
                 line["raw_reward"] = raw if raw_rewards else raw["reward"]
             expected = []
             optimizer.zero_grad()
-            loss = loss_of(net, reference, lines, keys, expected)
+            loss = loss_of(net, reference, lines, keys, expected, part == 0)
             loss.backward()
             norm = oracle.clip_gradients([p.grad for p in parameters], CLIP)
             where = f"{name}, step {step}"
             self.expect(f"{where}: loss", [measured["loss"]], [loss.item()])
             self.expect(f"{where}: grad_norm", [measured["grad_norm"]], [norm])
-            for line, other in zip(lines, expected, strict=True):
+            for line, other in zip(lines, expected if part == 0 else [], strict=part == 0):
                 if not raw_rewards:
                     self.expect(f"{where}: rollout_logprobs", line["rollout_logprobs"], other["current"])
                 self.expect(f"{where}: reward", [line["reward"], line["advantage"]], [other["reward"], other["advantage"]])
@@ -184,14 +198,15 @@ def read_run(run):
 
 def compare_ranks(comparison, mpiexec):
     """Trains with 1, 2 and 3 ranks, with and without adapters."""
-    for keys in ({}, {"lora.rank": 2, "rl.max_gap": 1e-9}):
+    for keys in ({}, {"lora.rank": 2, "rl.max_gap": 1e-9}, {"rl.updates": 2, "rl.mini_batch": 3, "rl.top_k": 20, "train.steps": 5}):
         runs = []
-        for ranks in (1, 2, 3):
+        several = (1, 2, 3) if len(keys) < 3 else (1, 3)
+        for ranks in several:
             run = os.path.join(comparison.work, f"{ranks} ranks {len(keys)}")
             call([mpiexec, "--oversubscribe", "--bind-to", "none", "-n", ranks, comparison.trireme, "rl", "--init", comparison.start, "--data", comparison.data, "--run", run] +
                  keys_of(OPTIM, {**RL, "train.micro_batch": 1, **keys}))
             runs.append(read_run(run))
-        for ranks, (metrics, answers) in zip((2, 3), runs[1:]):
+        for ranks, (metrics, answers) in zip(several[1:], runs[1:]):
             if [a["completion_ids"] for a in answers] != [a["completion_ids"] for a in runs[0][1]]:
                 comparison.wrong += 1
                 print(f"{ranks} ranks generate other tokens than one rank, {keys}")
@@ -200,13 +215,13 @@ def compare_ranks(comparison, mpiexec):
 
 
 def compare_resumed(comparison):
-    """Kills a run at three places of its second step and resumes it."""
-    for point in ("", "rl.rollout", "rl.reward", "rl.published"):
+    """Kills a run in its second rollout at three places, and in the third update of a rollout, and resumes it."""
+    for point in ("", "rl.rollout", "rl.reward", "rl.published", "train.step"):
         run = os.path.join(comparison.work, f"killed {point}")
         command = [comparison.trireme, "rl", "--init", comparison.start, "--data", comparison.data, "--run", run]
-        command += keys_of(OPTIM, {**RL, "checkpoint.every": 1})
+        command += keys_of(OPTIM, {**RL, "train.steps": 5, "rl.updates": 2, "rl.mini_batch": 3, "train.micro_batch": 1, "checkpoint.every": 1})
         if point:
-            fault = {**os.environ, "TRIREME_FAULT": f"{point}:0:2:kill9", "TRIREME_ALLOW_FAULTS": "1"}
+            fault = {**os.environ, "TRIREME_FAULT": f"{point}:0:{3 if point == 'train.step' else 2}:kill9", "TRIREME_ALLOW_FAULTS": "1"}
             ended = subprocess.run([str(word) for word in command], env=fault, capture_output=True, check=False)
             assert ended.returncode != 0, f"{point} did not end the run"
         call(command)
@@ -238,27 +253,28 @@ def generate(comparison, name, keys):
     return read_run(run)[1]
 
 
-def compare_draws(comparison):
-    """Compares 20,000 first tokens with their probabilities by a chi-square test at five standard deviations."""
-    answers = generate(comparison, "draws", {"rl.group": 4000, "train.global_batch": 5, "rl.max_new_tokens": 1})
+def compare_draws(comparison, answers):
+    """Compares the number of draws of each id with the sum of its probabilities by a chi-square test at five standard deviations."""
     net = load_model(comparison.exported)
-    for index in range(5):
-        group = [a for a in answers if a["prompt_index"] == index]
+    expected, counts = torch.zeros(IDS, dtype=torch.float64), torch.zeros(IDS, dtype=torch.float64)
+    for answer in answers:
+        ids = torch.tensor([answer["prompt_ids"] + answer["completion_ids"]])
         with torch.no_grad():
-            scores = logits_of(net, torch.tensor([group[0]["prompt_ids"]]))[-1, :IDS] / RL["rl.temperature"]
-        expected = F.softmax(scores, dim=-1) * len(group)
-        counts = torch.bincount(torch.tensor([a["completion_ids"][0] for a in group]), minlength=IDS).double()
-        often = expected >= 5
-        value = ((counts - expected)[often] ** 2 / expected[often]).sum().item()
-        freedom = int(often.sum())
-        if len(group) != 4000 or freedom < 20 or abs(value - freedom) > 5 * (2 * freedom) ** 0.5:
-            comparison.wrong += 1
-            print(f"prompt {index}: chi-square of {len(group)} draws is {value:.1f} with {freedom} frequent tokens")
+            scores = logits_of(net, ids[:, :-1])[len(answer["prompt_ids"]) - 1:, :IDS] / RL["rl.temperature"]
+        expected += F.softmax(scores, dim=-1).sum(0)
+        counts += torch.bincount(torch.tensor(answer["completion_ids"]), minlength=IDS)
+    often = expected >= 5
+    value, freedom = ((counts - expected)[often] ** 2 / expected[often]).sum().item(), int(often.sum())
+    print(f"chi-square of {int(counts.sum())} draws: {value:.1f} with {freedom} frequent ids")
+    if counts.sum() < 20000 or freedom < 200 or value - freedom > 5 * (2 * freedom) ** 0.5:
+        comparison.wrong += 1
+        print("the tokens do not have the probabilities of the model")
 
 
 def compare_ends(comparison):
     """An answer ends with the first end token, which may be that of the tokenizer or that of the chat template."""
-    answers = generate(comparison, "ends", {"rl.group": 100, "rl.max_new_tokens": 40})
+    answers = generate(comparison, "ends", {"rl.group": 110, "rl.max_new_tokens": 40, "train.precision": "fp32"})
+    compare_draws(comparison, answers)
     ends = [0, 2]
     seen = {a["completion_ids"][-1] for a in answers if a["finish"] == "stop"}
     wrong = [a for a in answers if any(i in ends for i in a["completion_ids"][:-1]) or max(a["completion_ids"]) >= IDS or
@@ -293,6 +309,37 @@ def compare_learning(comparison):
         if not reached:
             comparison.wrong += 1
             print("this reward is not the expected one")
+
+
+def compare_reward_model(comparison, rng, trireme_data, mpiexec):
+    """A reward model prefers answers with words. Its rewards must not depend on the number of ranks, and a policy must raise them."""
+    path = lambda name: os.path.join(comparison.work, name)
+    write_lines(path("pairs.jsonl"), [{"prompt": sentence(rng, 2, 6), "chosen": sentence(rng, 2, 6),
+                                       "rejected": "".join(rng.choice("!?#0123456789") for _ in range(12))} for _ in range(32)])
+    call([trireme_data, "pack", "--kind", "dpo", "--tokenizer", path("tokenizer"), "--input", path("pairs.jsonl"), "--seq-len", T,
+          "--template", "minimind-v3", "--output", path("pairs")])
+    call([comparison.trireme, "reward", "--init", comparison.start, "--data", path("pairs"), "--run", path("reward-model")] +
+         keys_of(OPTIM, {"train.steps": 20, "train.seq_len": T, "train.precision": "fp32"}))
+    keys = {**RL, "rl.rewards": "model=1,length=0.5", "rl.reward_model": path("reward-model"), "train.micro_batch": 1}
+    runs = []
+    for ranks in (1, 3):
+        run = path(f"scored by {ranks}")
+        call([mpiexec, "--oversubscribe", "--bind-to", "none", "-n", ranks, comparison.trireme, "rl", "--init", comparison.start, "--data",
+              comparison.data, "--run", run] + keys_of(OPTIM, keys))
+        runs.append([line["rewards"]["model"] for line in read_run(run)[1]])
+    comparison.expect("rewards of the model on 3 ranks", runs[1], runs[0])
+    if len(set(runs[0])) < len(runs[0]) // 2:
+        comparison.wrong += 1
+        print("the reward model gives equal rewards to different answers")
+    run = path("raised")
+    call([comparison.trireme, "rl", "--init", comparison.start, "--data", comparison.data, "--run", run] +
+         keys_of(OPTIM, {**keys, "train.steps": 30, "train.precision": "fp32", "rl.kl": "off", "rl.rewards": "model=1", "rl.group": 8}))
+    rewards = [line["reward_model"] for line in read_run(run)[0]]
+    spread = read_run(run)[0][0]["reward_std"]
+    print(f"reward of the reward model: {rewards[0]:.3f} to {rewards[-1]:.3f}, standard deviation of a group {spread:.3f}")
+    if rewards[-1] < rewards[0] + spread:
+        comparison.wrong += 1
+        print("the policy does not raise the reward of the reward model")
 
 
 def main():
@@ -335,11 +382,13 @@ def main():
             write_lines(os.path.join(path("replay"), f"step-{step:09}.jsonl"), [{key: line[key] for key in keep} for line in lines])
         for number, keys in enumerate(CASES, 1):
             comparison.run(f"replay {number}", {**keys, "rl.replay": path("replay")}, raw)
+        for number, keys in enumerate(UPDATES, 1):
+            comparison.run(f"updates {number}", {"train.steps": 8, "rl.updates": 2, "rl.mini_batch": 3, "train.micro_batch": 1, **keys})
         compare_ranks(comparison, args.mpiexec)
         compare_resumed(comparison)
-        compare_draws(comparison)
         compare_ends(comparison)
         compare_learning(comparison)
+        compare_reward_model(comparison, rng, args.trireme_data, args.mpiexec)
         print(f"largest relative difference {comparison.worst:.1e}")
     sys.exit(1 if comparison.wrong else 0)
 

@@ -7,6 +7,7 @@
 
 #include "model/transformer.hpp"
 #include "reward/reward.hpp"
+#include "train/eval/reward_model.hpp"
 #include "train/rl/answer_tokens.hpp"
 #include "train/rl/prompts.hpp"
 #include "train/rl/rollout.hpp"
@@ -27,15 +28,30 @@ struct GenerationSetup {
 std::vector<Rollout> generate_answers(const GenerationSetup& setup,
                                       std::span<const RlPrompt> prompts);
 
+struct RewardSetup {
+  const RlConfig& config;
+  const AnswerTokens& tokens;
+  std::int64_t seq_len = 0;  // maximum number of tokens of a prompt and its answer
+  at::Device device = at::kCPU;
+  bool is_fp64 = false;  // compute the reward model in fp64, otherwise in fp32
+};
+
 /// The terms of rl.rewards.
 class RewardTerms {
  public:
-  explicit RewardTerms(const RlConfig& config);
+  /// Loads the reward model if a term needs it. Throws Error(usage) if it has another tokenizer or a
+  /// smaller max_seq_len.
+  explicit RewardTerms(const RewardSetup& setup);
 
   /// Sets rewards and reward of all rollouts. Throws like RewardTerm::score.
   void score(std::span<Rollout> rollouts);
 
  private:
+  /// Returns the rewards of the reward model for each prompt with its answer.
+  [[nodiscard]] std::vector<double> score_by_model(std::span<const Rollout> rollouts) const;
+
+  std::unique_ptr<RewardModel> model_;  // null: no term needs it
+  // null: the reward model
   std::vector<std::pair<reward::WeightedTerm, std::unique_ptr<reward::RewardTerm>>> terms_;
 };
 

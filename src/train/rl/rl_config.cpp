@@ -14,17 +14,23 @@ std::vector<std::string> names(std::span<const std::string_view> values) {
 }
 
 void check_rewards(const RlConfig& config, Problems& problems) {
+  bool has_model = false;
   const auto error = comm::capture([&] {
     for (const reward::WeightedTerm& term : reward::parse_rewards(config.rewards)) {
       if (term.name == reward::kModelTerm)
-        problems.add("rl.rewards", config.rewards,
-                     "must not contain model: rl has no reward model");
+        has_model = true;
       else
         static_cast<void>(
             reward::make_term(term.name, {config.reward_command, config.reward_timeout_s}));
     }
   });
   if (error) problems.add(error->what());
+  if (has_model && config.reward_model.empty())
+    problems.add("rl.reward_model", config.reward_model,
+                 "must name a run of trireme reward, because rl.rewards has the term model");
+  if (!error && !has_model && !config.reward_model.empty())
+    problems.add("rl.reward_model", config.reward_model,
+                 "must be empty, because rl.rewards has no term model");
 }
 
 }  // namespace
@@ -43,6 +49,12 @@ void check(const RlConfig& config, Problems& problems) {
     problems.add("rl.advantage", config.advantage, "must not be set with rl.objective = reinforce");
   if (config.max_new_tokens < 1)
     problems.add("rl.max_new_tokens", config.max_new_tokens, "must be 1 or more");
+  if (!(config.top_p > 0 && config.top_p <= 1))
+    problems.add("rl.top_p", config.top_p, "must be greater than 0 and at most 1");
+  if (config.top_k < 0) problems.add("rl.top_k", config.top_k, "must be 0 or more");
+  if (config.updates < 1 || config.updates > 1000)
+    problems.add("rl.updates", config.updates, "must be from 1 to 1000");
+  if (config.mini_batch < 0) problems.add("rl.mini_batch", config.mini_batch, "must be 0 or more");
   if (!(config.correction_cap > 0) || !std::isfinite(config.correction_cap))
     problems.add("rl.correction_cap", config.correction_cap, "must be greater than 0");
   if (!(config.max_gap >= 0) || !std::isfinite(config.max_gap))

@@ -36,6 +36,10 @@ struct RlConfig {
   objective::PolicyConfig loss;
   std::int64_t group = 6;
   std::int64_t max_new_tokens = 1024;
+  double top_p = 1;
+  std::int64_t top_k = 0;
+  std::int64_t updates = 1;
+  std::int64_t mini_batch = 0;
   std::string advantage = "group";
   std::string divide = "sequence";
   std::string old = "rollout";
@@ -44,6 +48,7 @@ struct RlConfig {
   double max_gap = 0;
   std::string truncated = "count";
   std::string rewards = "length=1,repetition=1";
+  std::string reward_model;
   std::string reward_command;
   double reward_timeout_s = 60;
   std::string replay;
@@ -54,6 +59,11 @@ struct RlConfig {
     return old == "recompute" || correction != "none" || max_gap > 0;
   }
 
+  /// Returns the prompts of an optimizer step over all ranks.
+  [[nodiscard]] std::int64_t prompts_of_step(std::int64_t global_batch) const {
+    return mini_batch > 0 ? mini_batch : global_batch;
+  }
+
   /// Returns true if a frozen reference model is needed.
   [[nodiscard]] bool has_reference() const { return loss.kl != "off" && loss.beta > 0; }
 
@@ -62,6 +72,16 @@ struct RlConfig {
     objective::PolicyConfig::fields(self.loss, visit);
     visit("group", self.group, "number of answers for each prompt");
     visit("max_new_tokens", self.max_new_tokens, "maximum number of tokens of an answer");
+    visit("top_p", self.top_p,
+          "sample from the most likely tokens with this total probability; below 1, the ratio is "
+          "biased");
+    visit("top_k", self.top_k,
+          "sample from this number of most likely tokens; 0: from all; otherwise, the ratio is "
+          "biased");
+    visit("updates", self.updates, "number of passes over the answers of a rollout");
+    visit("mini_batch", self.mini_batch,
+          "prompts of an optimizer step; must divide train.global_batch, the prompts of a rollout; "
+          "0: train.global_batch");
     visit("advantage", self.advantage,
           "divisor of reward - group mean: group (standard deviation of the group), group_mean "
           "(none) or batch (standard deviation of the update)");
@@ -82,6 +102,8 @@ struct RlConfig {
     visit("truncated", self.truncated,
           "answers without an end token: count (trained) or mask (not trained)");
     visit("rewards", self.rewards, "reward terms with their weights: NAME=WEIGHT,...");
+    visit("reward_model", self.reward_model,
+          "run or checkpoint of trireme reward for the reward term model");
     visit("reward_command", self.reward_command, "program of the reward term command");
     visit("reward_timeout_s", self.reward_timeout_s,
           "maximum time for an answer of rl.reward_command");

@@ -12,7 +12,8 @@ RlMeasures::RlMeasures(const RlConfig& config, Measures& measures)
       reward_std_(measures.declare({"reward_std", Combine::weighted_mean})),
       zero_std_groups_(measures.declare({"zero_std_groups", Combine::sum, /*whole=*/true})),
       completion_tokens_(measures.declare({"completion_tokens_mean", Combine::weighted_mean})),
-      truncated_(measures.declare({"truncated_fraction", Combine::weighted_mean})) {
+      truncated_(measures.declare({"truncated_fraction", Combine::weighted_mean})),
+      update_s_(measures.declare({"update_s", Combine::max})) {
   if (!generates_) return;
   rollout_s_ = measures.declare({"rollout_s", Combine::max});
   tokens_per_s_ = measures.declare({"rollout_tokens_per_s", Combine::max});

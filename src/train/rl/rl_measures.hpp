@@ -11,7 +11,7 @@ namespace trireme::train {
 
 /// Measures of generated answers. Means are sums over all ranks, divided once:
 /// reward, reward_<term>, reward_std (mean over groups), zero_std_groups, completion_tokens_mean,
-/// truncated_fraction, rollout_s, rollout_tokens_per_s.
+/// truncated_fraction, rollout_s, rollout_tokens_per_s. update_s is the time of one update.
 class RlMeasures {
  public:
   /// `measures` must outlive this object.
@@ -21,11 +21,14 @@ class RlMeasures {
   void record(comm::Communicator& world, std::span<const Rollout> rollouts,
               const AdvantageTotals& advantages, double rollout_s);
 
+  void record_update(double seconds) { measures_.record(update_s_, seconds); }
+
  private:
   Measures& measures_;
   std::int64_t group_;
   bool generates_;
   Measures::Id reward_, reward_std_, zero_std_groups_, completion_tokens_, truncated_;
+  Measures::Id update_s_;
   Measures::Id rollout_s_ = 0;
   Measures::Id tokens_per_s_ = 0;
   std::map<std::string, Measures::Id> terms_;

@@ -21,9 +21,9 @@ struct Rollout {
   std::vector<std::uint32_t> ids;  // up to and including the first end token
   std::vector<bool> mask;          // true for tokens that are trained
   std::vector<double> rollout_logprobs;
-  std::vector<double> old_logprobs;        // as used by the loss
+  std::vector<double> old_logprobs;        // denominator of the ratio
   std::vector<double> ref_logprobs;        // empty: no reference
-  std::vector<double> current_logprobs{};  // of the weights before the update; empty: not computed
+  std::vector<double> current_logprobs{};  // computed before the update; empty: not needed
   std::string text;
   std::string record{};                   // JSON object of the prompt, for the rewards
   bool truncated = false;                 // no end token
@@ -40,17 +40,19 @@ std::string rollout_line(const Rollout& rollout);
 
 std::string rollout_file_name(std::int64_t step);
 
-/// The part of an update that a rank reads from rl.replay.
+/// A part of a rollout that a rank reads from rl.replay, or from the file of this run.
 struct ReplayPart {
-  std::int64_t step = 0;     // number of the update, from 1
-  std::int64_t answers = 0;  // of the update on all ranks
+  std::int64_t step = 0;     // number of the first update with these answers, from 1
+  std::int64_t rollout = 0;  // number of earlier rollouts
+  bool is_saved = false;     // file of this run: also read the values that the run computed
+  std::int64_t answers = 0;  // number of answers of all ranks
   std::int64_t first = 0;    // first answer of this rank
   std::int64_t count = 0;    // answers of this rank
   std::int64_t group = 0;
   std::int64_t vocab_size = 0;
 };
 
-/// Reads answers from rl.replay. Throws Error(data) for a file that is absent, too short or
+/// Reads answers from a file or a directory of files. Throws Error(data) for a file that is absent, too short or
 /// invalid; the message names the file and the line.
 std::vector<Rollout> read_replay(const std::filesystem::path& place, const ReplayPart& part);
 
@@ -72,8 +74,8 @@ void set_old_logprobs(const RlConfig& config, std::span<Rollout> rollouts);
 /// Numbers of an update over all ranks.
 struct UpdateTotals {
   std::int64_t answers = 0;
-  std::int64_t trained_tokens = 0;  // of answers that are not masked
-  std::int64_t targets = 0;         // of all answers
+  std::int64_t trained_tokens = 0;  // targets without those of masked answers
+  std::int64_t targets = 0;         // trained tokens of all answers
   std::int64_t row_tokens = 0;      // tokens of a row of the batches
   std::int64_t batches = 0;
 };

@@ -43,6 +43,21 @@ std::vector<double> read_numbers(const Json& line, const char* key, std::size_t 
   return numbers;
 }
 
+/// Reads the values that this run computed before it published the answer.
+void read_computed(const Json& line, const std::string& where, Rollout& rollout) {
+  const auto numbers = [&](const char* key, std::vector<double>& values) {
+    if (line.contains(key) && line[key].is_array() && !line[key].empty())
+      values = read_numbers(line, key, rollout.ids.size(), where);
+  };
+  numbers("old_logprobs", rollout.old_logprobs);
+  numbers("ref_logprobs", rollout.ref_logprobs);
+  numbers("train_logprobs", rollout.current_logprobs);
+  if (!line.contains("rewards") || !line["rewards"].is_object())
+    fail(ErrorKind::data, "{}: rewards is not a JSON object.", where);
+  for (const auto& [name, value] : line["rewards"].items())
+    rollout.rewards[name] = json_get<double>(line["rewards"], name, where);
+}
+
 Rollout parse_rollout(const Json& line, std::int64_t vocab_size, const std::string& where) {
   if (!line.is_object()) fail(ErrorKind::data, "{}: not a JSON object.", where);
   Rollout rollout;
@@ -76,7 +91,10 @@ std::string rollout_line(const Rollout& rollout) {
   line["rollout_logprobs"] = rollout.rollout_logprobs;
   line["old_logprobs"] = rollout.old_logprobs;
   line["ref_logprobs"] = rollout.ref_logprobs;
+  if (!rollout.current_logprobs.empty()) line["train_logprobs"] = rollout.current_logprobs;
+  line["values"] = Json::array();  // no critic
   line["text"] = rollout.text;
+  line["turns"] = Json::array({rollout.text});
   line["finish"] = rollout.truncated ? "length" : "stop";
   line["rewards"] = rollout.rewards;
   line["reward"] = rollout.reward;
@@ -95,7 +113,7 @@ std::string rollout_file_name(std::int64_t step) {
 std::vector<Rollout> read_replay(const std::filesystem::path& place, const ReplayPart& part) {
   const bool is_directory = std::filesystem::is_directory(place);
   const auto path = is_directory ? place / rollout_file_name(part.step) : place;
-  const std::int64_t skipped = is_directory ? 0 : (part.step - 1) * part.answers;
+  const std::int64_t skipped = is_directory ? 0 : part.rollout * part.answers;
   std::vector<Rollout> rollouts;
   std::int64_t number = 0;
   for_each_line(
@@ -103,8 +121,9 @@ std::vector<Rollout> read_replay(const std::filesystem::path& place, const Repla
         const std::int64_t answer = number++ - skipped;
         if (answer < part.first || answer >= part.first + part.count) return;
         Rollout one = parse_rollout(parse_json(text, where), part.vocab_size, where);
+        if (part.is_saved) read_computed(parse_json(text, where), where, one);
         one.sample = answer % part.group;
-        one.prompt_index = (part.step - 1) * (part.answers / part.group) + answer / part.group;
+        one.prompt_index = part.rollout * (part.answers / part.group) + answer / part.group;
         if (one.sample > 0 && one.prompt != rollouts.back().prompt) {
           fail(ErrorKind::data,
                "{}: prompt_ids differ from the line before. Each prompt needs {} "

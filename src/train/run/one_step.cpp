@@ -247,6 +247,7 @@ bool do_step(TrainingRun& run) {
       run.model.step.run(batches, update_terms(batches.front(), run.model.objective->term()), step,
                          progress.update + 1, lr);
   if (result.cancelled) return false;
+  run.model.samples->update_took(update_time.seconds());
   const double exposed_s = waited_s(run) - waited_before_s;
   run.measures.all.record(run.measures.comm_s, exposed_s + result.overlap.hidden_s());
   run.measures.all.record(run.measures.comm_exposed_s, exposed_s);

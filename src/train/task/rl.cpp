@@ -18,7 +18,10 @@ class Rl final : public Task {
 
   [[nodiscard]] std::vector<Field> section() override { return fields_of("rl", config_); }
 
-  void make_paths_absolute() override { config_.replay = absolute_path_or_empty(config_.replay); }
+  void make_paths_absolute() override {
+    config_.replay = absolute_path_or_empty(config_.replay);
+    config_.reward_model = absolute_path_or_empty(config_.reward_model);
+  }
 
   void check(Problems& problems) const override { train::check(config_, problems); }
 
@@ -53,6 +56,16 @@ class Rl final : public Task {
     require("parallel.ep", config.parallel.ep, 1);
     require("parallel.zero", config.parallel.zero, 2);
     require("parallel.local_steps", config.parallel.local_steps, 1);
+    const std::int64_t prompts = config_.prompts_of_step(config.train.global_batch);
+    if (config.train.global_batch % prompts != 0) {
+      fail(ErrorKind::usage, "rl.mini_batch is {}. It must divide train.global_batch = {}.",
+           prompts, config.train.global_batch);
+    }
+    if (!config.data.batch_phases.empty()) {
+      fail(ErrorKind::usage,
+           "data.batch_phases is {}. It must be empty for trireme rl, which has one batch size.",
+           config.data.batch_phases);
+    }
     if (config.train.eval_every > 0) {
       fail(ErrorKind::usage,
            "train.eval_every is {}. It must be 0 for trireme rl, which has no validation.",

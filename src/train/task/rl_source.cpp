@@ -14,6 +14,7 @@
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/join.hpp"
+#include "core/log.hpp"
 #include "core/process/failpoints.hpp"
 #include "core/timer.hpp"
 #include "device/torch_errors.hpp"
@@ -33,9 +34,32 @@ class RolloutSource final : public SampleSource {
       : config_(config),
         context_(context),
         prompts_(context.stream),
-        rewards_(config),
-        measures_(config, context.measures),
-        tokens_(answer_tokens(context.stream.first_set(), context.model.config().vocab_size)) {}
+        tokens_(answer_tokens(context.stream.first_set(), context.model.config().vocab_size)),
+        rewards_(comm::all_or_none(context.world,
+                                   [&] {
+                                     return RewardTerms({config, tokens_,
+                                                         context.config.train.seq_len,
+                                                         context.model.registry().device(),
+                                                         context.config.train.precision == "fp64"});
+                                   })),
+        measures_(config, context.measures) {
+    const std::int64_t prompts = config.prompts_of_step(context.config.train.global_batch);
+    const std::int64_t at_once =
+        context.config.train.micro_batch * context.mesh.size(parallel::Axis::dp);
+    if (prompts % at_once != 0) {
+      fail(ErrorKind::usage,
+           "rl.mini_batch is {}. It must be a multiple of {} (train.micro_batch * data-parallel "
+           "ranks).",
+           prompts, at_once);
+    }
+    if ((config.top_p < 1 || config.top_k > 0) && context.world.rank() == 0) {
+      log::warn(formatted(
+          "rl.top_p = {} and rl.top_k = {} cut tokens from the distribution that the answers are "
+          "sampled from. Log-probabilities are those of the whole distribution, so the ratio is "
+          "biased by the probability that was cut",
+          config.top_p, config.top_k));
+    }
+  }
 
   void restore(const RunValues& saved, const std::string& checkpoint) override {
     next_sample_ = saved_next_sample(saved);
@@ -48,31 +72,28 @@ class RolloutSource final : public SampleSource {
     values.plan_hash = context_.stream.plan_hash();
   }
 
+  /// A rollout serves rl.updates passes over its mini-batches. The first step generates it. A run
+  /// that resumes at a later step of the rollout reads its file.
   UpdateSamples next() override {
     const at::NoGradGuard no_grad;
-    ++step_;
-    const Timer timer;
-    comm::Communicator& world = context_.world;
-    std::vector<Rollout> rollouts = comm::all_or_none(
-        world, [&] { return device::with_torch_errors([&] { return take_answers(); }); });
-    const double rollout_s = timer.seconds();
-    failpoint("rl.rollout");
-    comm::all_or_none(world, [&] {
-      if (config_.replay.empty()) rewards_.score(rollouts);
-      device::with_torch_errors([&] { add_logprobs(rollouts); });
-      set_old_logprobs(config_, rollouts);
-      if (config_.loss.kl == "reward" && config_.has_reference())
-        penalize_rewards(config_, rollouts);
-    });
-    failpoint("rl.reward");
-    const AdvantageTotals advantages = set_advantages(config_, all_rewards(rollouts), rollouts);
-    publish(rollouts);
-    measures_.record(world, rollouts, advantages, rollout_s);
+    const std::int64_t part = step_++ % steps_of_rollout();
+    if (part == 0) {
+      begin_rollout();
+    } else if (rollouts_.empty()) {
+      resume_rollout(part);
+    }
+    measures_.record(context_.world, rollouts_, advantages_, rollout_s_);
+    const auto size = static_cast<std::size_t>(prompts_of_mini_batch() * config_.group);
+    const auto mini = static_cast<std::size_t>(part % mini_batches());
+    const std::span<const Rollout> used = std::span(rollouts_).subspan(mini * size, size);
     UpdateSamples samples;
-    samples.batches = make_batches(config_, rollouts, totals_of(rollouts));
-    samples.next_sample = next_sample_ += context_.config.train.global_batch;
+    samples.batches = make_batches(used, totals_of(used));
+    if (part + 1 == steps_of_rollout()) next_sample_ += context_.config.train.global_batch;
+    samples.next_sample = next_sample_;
     return samples;
   }
+
+  void update_took(double seconds) override { measures_.record_update(seconds); }
 
   [[nodiscard]] std::string origin(std::int64_t first, std::int64_t end) const override {
     if (!config_.replay.empty()) return config_.replay;
@@ -87,22 +108,81 @@ class RolloutSource final : public SampleSource {
   }
 
  private:
-  [[nodiscard]] std::int64_t prompts_of_rank() const {
-    return context_.config.train.global_batch / context_.mesh.size(parallel::Axis::dp);
+  [[nodiscard]] std::int64_t mini_batches() const {
+    const std::int64_t prompts = context_.config.train.global_batch;
+    return prompts / config_.prompts_of_step(prompts);
   }
 
-  /// Returns the answers to the prompts of this rank: whole groups in the order of the prompts.
-  std::vector<Rollout> take_answers() {
-    const std::int64_t first = prompts_of_rank() * context_.mesh.rank(parallel::Axis::dp);
-    if (!config_.replay.empty()) {
-      return read_replay(config_.replay, {step_, context_.config.train.global_batch * config_.group,
-                                          first * config_.group, prompts_of_rank() * config_.group,
-                                          config_.group, tokens_.size});
+  [[nodiscard]] std::int64_t steps_of_rollout() const { return config_.updates * mini_batches(); }
+
+  /// Returns the prompts of a mini-batch that belong to one rank.
+  [[nodiscard]] std::int64_t prompts_of_mini_batch() const {
+    return context_.config.train.global_batch / mini_batches() /
+           context_.mesh.size(parallel::Axis::dp);
+  }
+
+  /// Returns the first prompt of this rank in a mini-batch. A mini-batch consists of the same prompts
+  /// on every number of ranks.
+  [[nodiscard]] std::int64_t first_prompt(std::int64_t mini) const {
+    return (mini * context_.mesh.size(parallel::Axis::dp) +
+            context_.mesh.rank(parallel::Axis::dp)) *
+           prompts_of_mini_batch();
+  }
+
+  void begin_rollout() {
+    const Timer timer;
+    comm::Communicator& world = context_.world;
+    rollouts_ = comm::all_or_none(world, [&] {
+      return device::with_torch_errors(
+          [&] { return config_.replay.empty() ? generate() : read(config_.replay, 0); });
+    });
+    rollout_s_ = timer.seconds();
+    failpoint("rl.rollout");
+    comm::all_or_none(world, [&] {
+      if (config_.replay.empty()) rewards_.score(rollouts_);
+      device::with_torch_errors([&] { add_logprobs(rollouts_); });
+      set_old_logprobs(config_, rollouts_);
+      if (config_.loss.kl == "reward" && config_.has_reference())
+        penalize_rewards(config_, rollouts_);
+    });
+    failpoint("rl.reward");
+    advantages_ = set_advantages(config_, all_rewards(rollouts_), rollouts_);
+    publish();
+  }
+
+  void resume_rollout(std::int64_t part) {
+    rollouts_ = comm::all_or_none(context_.world,
+                                  [&] { return read(context_.run_directory / "rollouts", part); });
+    advantages_ = set_advantages(config_, all_rewards(rollouts_), rollouts_);
+  }
+
+  /// Reads the answers of this rank: whole groups in the order of the prompts. `part` is the number
+  /// of steps since the rollout began; if it is not 0, the file is that of this run.
+  [[nodiscard]] std::vector<Rollout> read(const std::filesystem::path& place,
+                                          std::int64_t part) const {
+    std::vector<Rollout> rollouts;
+    for (std::int64_t mini = 0; mini < mini_batches(); ++mini) {
+      const std::vector<Rollout> some =
+          read_replay(place, {.step = step_ - part,
+                              .rollout = (step_ - 1) / steps_of_rollout(),
+                              .is_saved = part > 0,
+                              .answers = context_.config.train.global_batch * config_.group,
+                              .first = first_prompt(mini) * config_.group,
+                              .count = prompts_of_mini_batch() * config_.group,
+                              .group = config_.group,
+                              .vocab_size = tokens_.size});
+      rollouts.insert(rollouts.end(), some.begin(), some.end());
     }
+    return rollouts;
+  }
+
+  [[nodiscard]] std::vector<Rollout> generate() const {
     std::vector<RlPrompt> prompts;
-    for (std::int64_t i = 0; i < prompts_of_rank(); ++i)
-      prompts.push_back(prompts_.at(next_sample_ + first + i,
-                                    {config_.max_new_tokens, context_.config.train.seq_len}));
+    for (std::int64_t mini = 0; mini < mini_batches(); ++mini) {
+      for (std::int64_t i = 0; i < prompts_of_mini_batch(); ++i)
+        prompts.push_back(prompts_.at(next_sample_ + first_prompt(mini) + i,
+                                      {config_.max_new_tokens, context_.config.train.seq_len}));
+    }
     return generate_answers({context_.model, tokens_, config_, context_.config.train.seed,
                              /*weights_version=*/step_ - 1},
                             prompts);
@@ -170,26 +250,33 @@ class RolloutSource final : public SampleSource {
     return all;
   }
 
-  /// Writes RUN/rollouts/step-NNNNNNNNN.jsonl. Collective.
-  void publish(const std::vector<Rollout>& rollouts) const {
-    std::string lines;
-    for (const Rollout& one : rollouts) lines += rollout_line(one);
-    const std::vector<std::string> all = comm::gather_texts(context_.world, lines);
+  /// Writes RUN/rollouts/step-NNNNNNNNN.jsonl in the order of the prompts. Collective.
+  void publish() const {
+    const auto size = static_cast<std::size_t>(prompts_of_mini_batch() * config_.group);
+    std::string all;
+    for (std::size_t first = 0; first < rollouts_.size(); first += size) {
+      std::string lines;
+      for (const Rollout& one : std::span(rollouts_).subspan(first, size))
+        lines += rollout_line(one);
+      all += joined(comm::gather_texts(context_.world, lines), "");
+    }
     comm::all_or_none(context_.world, [&] {
       if (context_.world.rank() != 0) return;
       const std::filesystem::path directory = context_.run_directory / "rollouts";
       std::filesystem::create_directories(directory);
-      write_file_atomic(directory / rollout_file_name(step_), joined(all, ""));
-      if (config_.keep_rollouts > 0 && step_ > config_.keep_rollouts)
-        std::filesystem::remove(directory / rollout_file_name(step_ - config_.keep_rollouts));
+      write_file_atomic(directory / rollout_file_name(step_), all);
+      const std::int64_t old = step_ - config_.keep_rollouts * steps_of_rollout();
+      if (config_.keep_rollouts > 0 && old > 0)
+        std::filesystem::remove(directory / rollout_file_name(old));
     });
     failpoint("rl.published");
   }
 
-  [[nodiscard]] UpdateTotals totals_of(const std::vector<Rollout>& rollouts) const {
+  /// Collective.
+  [[nodiscard]] UpdateTotals totals_of(std::span<const Rollout> rollouts) const {
     const TrainConfig& train = context_.config.train;
-    UpdateTotals totals{.answers = train.global_batch * config_.group,
-                        .batches = train.global_batch / train.micro_batch};
+    const std::int64_t prompts = config_.prompts_of_step(train.global_batch);
+    UpdateTotals totals{.answers = prompts * config_.group, .batches = prompts / train.micro_batch};
     for (const Rollout& one : rollouts) {
       const bool is_masked = one.truncated && config_.truncated == "mask";
       totals.targets += one.num_trained();
@@ -210,13 +297,13 @@ class RolloutSource final : public SampleSource {
     return totals;
   }
 
-  [[nodiscard]] std::vector<data::Batch> make_batches(const RlConfig& config,
-                                                      std::span<const Rollout> rollouts,
+  [[nodiscard]] std::vector<data::Batch> make_batches(std::span<const Rollout> rollouts,
                                                       const UpdateTotals& totals) const {
     std::vector<data::Batch> batches;
-    const auto rows = static_cast<std::size_t>(context_.config.train.micro_batch * config.group);
+    const auto rows = static_cast<std::size_t>(context_.config.train.micro_batch * config_.group);
     for (std::size_t first = 0; first < rollouts.size(); first += rows)
-      batches.push_back(make_policy_batch(config, rollouts.subspan(first, rows), totals, pad_id()));
+      batches.push_back(
+          make_policy_batch(config_, rollouts.subspan(first, rows), totals, pad_id()));
     return batches;
   }
 
@@ -227,11 +314,14 @@ class RolloutSource final : public SampleSource {
   RlConfig config_;
   SourceContext context_;
   RlPromptReader prompts_;
+  AnswerTokens tokens_;
   RewardTerms rewards_;
   RlMeasures measures_;
-  AnswerTokens tokens_;
   std::int64_t next_sample_ = 0;
-  std::int64_t step_ = 0;  // number of the last update that next() returned, from 1
+  std::int64_t step_ = 0;          // number of the last update that next() returned, from 1
+  std::vector<Rollout> rollouts_;  // answers of this rank, mini-batch by mini-batch
+  AdvantageTotals advantages_;
+  double rollout_s_ = 0;
 };
 
 }  // namespace

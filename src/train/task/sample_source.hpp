@@ -62,6 +62,9 @@ class SampleSource {
   /// before the update, unless it is the last one. Collective over all ranks.
   virtual void prepare_next() {}
 
+  /// Called after each update with its time, without next().
+  virtual void update_took(double /*seconds*/) {}
+
   /// Returns the origin of the samples [first, end) for an error message.
   [[nodiscard]] virtual std::string origin(std::int64_t first, std::int64_t end) const = 0;
 

@@ -113,7 +113,7 @@ const std::map<std::string_view, Names>& subdirectory_rows() {
       {"job/watch", {"job/*"}},
       {"job/submit", {"job/*"}},
       {"train/config", {}},
-      {"train/rl", {}},
+      {"train/rl", {"train/eval"}},
       {"train/task", {"train/config", "train/rl", "train/state", "train/step"}},
       {"train/step", {}},
       {"train/state", {"train/config"}},
