@@ -153,6 +153,7 @@ void record_layout(TrainingRun& run, const UpdateCount& count,
                     config.train.fp8_mode()},
                    config.lora);
   facts.weight_average = config.train.ema_decay > 0;
+  facts.reward_head = run.request.task.trains_reward_head();
   facts.tokens_vary =
       run.model.objective->term() != objective::LossTerm::target || run.model.frozen != nullptr;
   run.schedule_recorded = run.model.step.schedules().ran_found();

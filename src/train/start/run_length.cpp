@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "core/format_count.hpp"
 #include "core/number.hpp"
 #include "train/start/resolve_config.hpp"
 
@@ -77,6 +78,18 @@ RunLength run_length(const RunConfig& config, const RunStart& start, const confi
     length.num_samples = 0;
   }
   return length;
+}
+
+std::string tokens_per_step(const data::BatchPhases& phases, std::int64_t done, std::int64_t last,
+                            std::int64_t sample_tokens) {
+  const auto count = [&](std::int64_t batch) {
+    return format_count(static_cast<double>(batch * sample_tokens));
+  };
+  std::string text = cat(count(phases.global_batch(done + 1)), " tokens per step");
+  for (const data::BatchPhases::Phase& phase : phases.phases())
+    if (phase.after_step > done && phase.after_step < last)
+      text += formatted(", {} after step {}", count(phase.global_batch), phase.after_step);
+  return text;
 }
 
 void check_steps(const RunStart& start, std::int64_t steps, std::int64_t done) {

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "config/config_set.hpp"
+#include "data/batch_phases.hpp"
 #include "train/start/run_data.hpp"
 #include "train/start/run_start.hpp"
 
@@ -19,6 +20,11 @@ struct RunLength {
 /// Error(usage) for epochs of data without a defined length, and for contradicting numbers.
 RunLength run_length(const RunConfig& config, const RunStart& start, const config::ConfigSet& keys,
                      const RunData& data);
+
+/// Returns the tokens of the steps after `done`, up to `last`, for the log: "2.0k tokens per step",
+/// or with phases "256 tokens per step, 512 after step 2". `sample_tokens`: tokens per sample.
+std::string tokens_per_step(const data::BatchPhases& phases, std::int64_t done, std::int64_t last,
+                            std::int64_t sample_tokens);
 
 /// Throws Error(usage) if `steps` (train.steps) is less than `done`, the number of completed steps.
 void check_steps(const RunStart& start, std::int64_t steps, std::int64_t done);
