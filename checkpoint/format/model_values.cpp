@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "checkpoint/format/model_head.hpp"
 #include "checkpoint/format/state.hpp"
 #include "core/error.hpp"
 #include "core/fields.hpp"
@@ -100,7 +101,7 @@ model::ModelConfig model_from_values(const std::map<std::string, std::string>& v
 
 bool is_model_value(std::string_view key) {
   return key.starts_with("model.") || key == kChatTemplateValue || key == kImportedTemplateValue ||
-         key == kImportedJinjaValue || key == kHfFamilyValue;
+         key == kImportedJinjaValue || key == kHfFamilyValue || key == kHeadValue;
 }
 
 void put_lora_values(const model::LoraConfig& config, std::map<std::string, std::string>& values) {

@@ -117,8 +117,9 @@ std::vector<Checkpoint> open_models(const AverageCommand& options) {
     if (holds_adapters(model))
       fail(ErrorKind::usage,
            "{} holds LoRA adapters, and the mean of adapters is not the mean of their models: "
-           "merge each one first (`trireme export`, then `trireme import --hf`)",
-           model.path().string());
+           "merge each one first (`{}`, then `trireme import --hf`){}",
+           model.path().string(), options.ema ? "trireme export --ema" : "trireme export",
+           options.ema ? ", and leave out --ema" : "");
     models.push_back(options.ema ? model.with_ema_weights() : model);
     if (models.size() == 1) continue;
     check_same_weights(models.front(), models.back());

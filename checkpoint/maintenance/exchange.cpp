@@ -8,6 +8,7 @@
 #include "checkpoint/disk/run_lock.hpp"
 #include "checkpoint/exchange/lora.hpp"
 #include "checkpoint/format/folder.hpp"
+#include "checkpoint/format/model_head.hpp"
 #include "checkpoint/gguf/gguf_export.hpp"
 #include "checkpoint/hf/hf_export.hpp"
 #include "checkpoint/hf/hf_model.hpp"
@@ -198,6 +199,7 @@ std::string export_command(const ExportCommand& options, comm::Communicator& wor
   }
   const Checkpoint saved = open_newest_good(options.checkpoint, world, options.allow_older);
   const Checkpoint checkpoint = options.ema ? saved.with_ema_weights() : saved;
+  check_head(checkpoint.manifest().values, checkpoint.path().string());
   std::optional<TemporaryModel> base;
   if (format.whole && holds_adapters(checkpoint))
     base.emplace(options.base.empty() ? base_checkpoint_path(checkpoint) : fs::path(options.base),

@@ -75,11 +75,9 @@ void check_template(const ChatConfig& chat, Problems& problems) {
     problems.add(formatted("--template {} and --template-file {} exclude each other", chat.format,
                            chat.template_file));
   const ChatConfig usual;
-  if (chat.augment != usual.augment || chat.drop_empty_think > 0 ||
-      chat.thinking_ratio != usual.thinking_ratio)
+  if (chat.augment != usual.augment || chat.drop_empty_think > 0)
     problems.add(
-        "--augment, --drop-empty-think and --thinking-ratio require a named chat template "
-        "(--template NAME)");
+        "--augment and --drop-empty-think require a named chat template (--template NAME)");
 }
 
 std::string option_text(const std::string& value) {
@@ -131,26 +129,44 @@ void check_probability(const char* option, double value, Problems& problems) {
     problems.add(option, value, "must be in [0, 1]");
 }
 
-/// Adds the options that prompts do not have, and those that only prompts have.
+/// Adds the options of system prompts for documents with two sides, which get none.
+void check_system_prompts(const DocumentConfig& config, Problems& problems) {
+  if (!data::set_kind(config.kind).has_pairs()) return;
+  const auto refuse = [&](std::string_view option, const std::string& value) {
+    problems.add(
+        formatted("{} {} does not apply to --kind {}: pack adds no system prompt to its "
+                  "records. Write a system message into each record",
+                  option, value, config.kind));
+  };
+  if (config.chat.add_system > 0) refuse("--add-system", number_text(config.chat.add_system));
+  if (!config.chat.system_prompts.empty()) refuse("--system-prompts", config.chat.system_prompts);
+}
+
+/// Checks --thinking-ratio, which only prompts of named templates with thoughts have.
+void check_thinking(const DocumentConfig& config, Problems& problems) {
+  const ChatConfig& chat = config.chat;
+  if (chat.thinking_ratio == ChatConfig{}.thinking_ratio) return;
+  if (chat_form(config) != text::ChatForm::prompt)
+    return problems.add(formatted("--thinking-ratio {} requires --kind rl", chat.thinking_ratio));
+  check_probability("--thinking-ratio", chat.thinking_ratio, problems);
+  if (has_jinja_template(chat))
+    return problems.add("--thinking-ratio requires a named chat template (--template NAME)");
+  if (text::chat_template(chat.format).thinking == text::ThinkingSwitch::none)
+    problems.add(formatted("--thinking-ratio {}: --template {} has no thoughts in its prompts",
+                           chat.thinking_ratio, chat.format));
+}
+
+/// Adds the options that prompts do not have.
 void check_prompts(const DocumentConfig& config, Problems& problems) {
+  if (chat_form(config) != text::ChatForm::prompt) return;
   const ChatConfig& chat = config.chat;
   const ChatConfig usual;
-  if (chat_form(config) != text::ChatForm::prompt) {
-    if (chat.thinking_ratio != usual.thinking_ratio)
-      problems.add(formatted("--thinking-ratio {} requires --kind rl", chat.thinking_ratio));
-    return;
-  }
   const auto refuse = [&](std::string_view option) {
     problems.add(formatted("{} does not apply to --kind rl: prompts have no answers", option));
   };
   if (chat.mask != usual.mask) refuse("--mask");
   if (chat.train_on != usual.train_on) refuse("--train-on");
   if (chat.drop_empty_think != usual.drop_empty_think) refuse("--drop-empty-think");
-  check_probability("--thinking-ratio", chat.thinking_ratio, problems);
-  if (chat.thinking_ratio >= 0 && !has_jinja_template(chat) &&
-      text::chat_template(chat.format).thinking == text::ThinkingSwitch::none)
-    problems.add(formatted("--thinking-ratio {}: --template {} has no thoughts in its prompts",
-                           chat.thinking_ratio, chat.format));
 }
 
 }  // namespace
@@ -215,6 +231,7 @@ void check(const DocumentConfig& config, Problems& problems) {
   if (!data::set_kind(config.kind).has_pairs() && config.chat.cut_pairs != ChatConfig{}.cut_pairs)
     problems.add(formatted("--cut-pairs {} requires --kind {}", config.chat.cut_pairs,
                            pair_kind_names(" or ")));
+  check_system_prompts(config, problems);
   check_ignored(config, problems);
   if (text::find_record_kind(config.kind) == nullptr) return;
   if (!chat_form(config)) {
@@ -229,6 +246,7 @@ void check(const DocumentConfig& config, Problems& problems) {
     check_probability("--drop-empty-think", config.chat.drop_empty_think, problems);
     check_template(config.chat, problems);
   }
+  check_thinking(config, problems);
   check_prompts(config, problems);
 }
 

@@ -80,8 +80,13 @@ void measure_stream(InputFile& file) {
   const Fd fd = open_read(file.path);
   Decompressor decoder(fd.get(), file.path, file.packed_size, file.format->compression, {});
   std::vector<std::byte> scratch(kMeasureBytes);
-  while (decoder.read(scratch) == scratch.size()) {
-  }
+  std::size_t count = decoder.read(scratch);
+  if (is_parquet({reinterpret_cast<const char*>(scratch.data()), count}))
+    fail(ErrorKind::data,
+         "--input {} is a Parquet file that was compressed as a whole. Decompress it, for example "
+         "with {}: a Parquet file compresses its own columns",
+         file.path.string(), file.format->compression == Compression::gzip ? "gunzip" : "zstd -d");
+  while (count == scratch.size()) count = decoder.read(scratch);
   file.size = decoder.offset();
   file.points = decoder.points();
 }

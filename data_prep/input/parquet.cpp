@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
@@ -45,11 +46,13 @@ OpenParquet* load_module(const InputFile& file) {
 
 [[noreturn]] void fail_reading(const std::string& where, const ParquetProblem& problem) {
   if (problem.is_out_of_memory) fail(ErrorKind::resource, "{}: {}", where, problem.what());
+  std::string_view reason = problem.what();
+  while (reason.ends_with('.')) reason.remove_suffix(1);  // Arrow ends some messages with a stop
   fail(
       ErrorKind::data,
       "{}: the Parquet file is damaged, or has a form that cannot be read: {}. Write or download the "
       "file again",
-      where, problem.what());
+      where, reason);
 }
 
 /// Calls `action` and returns its value.

@@ -16,7 +16,7 @@ namespace trireme::data_prep {
 namespace {
 
 /// Counts the documents of a set by length in tokens. A preference pair counts twice: each side
-/// with its prompt.
+/// with its prompt. A labeled answer counts once, with its prompt.
 struct LengthHistogram {
   std::array<std::uint64_t, 65> count{};  // [b]: 2^(b-1) to 2^b - 1 tokens; [0]: empty
   std::uint64_t total = 0;
@@ -56,12 +56,13 @@ std::pair<std::size_t, std::size_t> used(const LengthHistogram& histogram) {
 /// Reads the document tables shard by shard, 8 bytes per document.
 LengthHistogram length_histogram(const data::TokenSet& set) {
   LengthHistogram histogram;
+  const bool is_answer = data::set_kind(set.kind()).sample == data::SampleForm::answer;
   for (std::size_t s = 0; s < set.num_shards(); ++s) {
     if (data::set_kind(set.kind()).has_pairs()) {
       const data::PairTable pairs = set.shard(s).pair_lengths();
       for (std::size_t i = 0; i < pairs.prompt_len.size(); ++i) {
-        histogram.add(std::uint64_t{pairs.prompt_len[i]} + pairs.chosen_len[i]);
-        histogram.add(std::uint64_t{pairs.prompt_len[i]} + pairs.rejected_len[i]);
+        for (const std::uint32_t answer : {pairs.chosen_len[i], pairs.rejected_len[i]})
+          if (!is_answer || answer > 0) histogram.add(std::uint64_t{pairs.prompt_len[i]} + answer);
       }
     } else {
       const std::vector<std::uint64_t> offsets = set.shard(s).document_offsets();
@@ -131,6 +132,8 @@ double padding_share(const data::Manifest& manifest, const Sizes& sizes) {
 }
 
 std::string packing_text(const data::Manifest& manifest, const Sizes& sizes) {
+  if (data::set_kind(manifest.kind).sample == data::SampleForm::answer)
+    return formatted("\nanswers         of at most {} tokens with their prompts", manifest.seq_len);
   if (data::set_kind(manifest.kind).has_pairs())
     return formatted("\npairs           of at most {} tokens per side", manifest.seq_len);
   if (data::set_kind(manifest.kind).has_prompts())
@@ -225,8 +228,9 @@ std::string inspect_text(const data::TokenSet& set) {
   for (const auto& [name, records] : manifest.ignored_fields)
     text += formatted("ignored field   {}, in {} records\n", name, records);
   text += formatted("{}\n{}",
-                    data::set_kind(manifest.kind).has_pairs() ? "tokens of each side of a pair"
-                                                              : "tokens of a document",
+                    data::set_kind(manifest.kind).sample == data::SampleForm::pair
+                        ? "tokens of each side of a pair"
+                        : "tokens of a document",
                     to_text(length_histogram(set)));
   if (counts.documents != 0)
     text += formatted("document 0, {}", document_text(set, find_document(set, 0), kShownTokens));

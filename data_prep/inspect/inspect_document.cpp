@@ -1,6 +1,7 @@
 #include "data_prep/inspect/inspect_document.hpp"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
@@ -63,6 +64,20 @@ std::string to_text(const Shown& row, const text::Tokenizer& tokenizer, std::siz
 Json record_json(const data::TokenShard& shard, std::uint64_t doc) {
   return parse_json(shard.text(shard.kind().texts.front(), doc),
                     formatted("{}:{}", shard.path().string(), data::schema::kRecordBytes));
+}
+
+/// A side of a document with its name.
+struct NamedSide {
+  const char* name;
+  const data::Pair::Side& side;
+};
+
+/// Returns the two sides. An answer of a kto set has its tokens in the side of its label, and the
+/// other side is only the prompt.
+std::array<NamedSide, 2> named_sides(const data::SetKind& kind, const data::Pair& pair) {
+  const bool is_answer = kind.sample == data::SampleForm::answer;
+  return {NamedSide{is_answer ? "desirable" : "chosen", pair.chosen},
+          NamedSide{is_answer ? "undesirable" : "rejected", pair.rejected}};
 }
 
 struct Origin {
@@ -139,8 +154,8 @@ std::string document_json(const data::TokenSet& set, const DocumentLocation& pla
   if (shard.kind().has_pairs()) {
     const data::Pair pair = shard.pair(place.doc);
     json["prompt_len"] = pair.prompt_len;
-    json["chosen"] = to_json(shown(pair.chosen.ids, pair.chosen.targets), tokenizer);
-    json["rejected"] = to_json(shown(pair.rejected.ids, pair.rejected.targets), tokenizer);
+    for (const auto& [name, side] : named_sides(shard.kind(), pair))
+      json[name] = to_json(shown(side.ids, side.targets), tokenizer);
   } else {
     json.update(to_json(shown_document(shard, place.doc), tokenizer));
     if (shard.kind().has_prompts()) json["record"] = record_json(shard, place.doc);
@@ -158,10 +173,11 @@ std::string document_text(const data::TokenSet& set, const DocumentLocation& pla
                                record_location(origin.source, origin.word, origin.offset));
   if (shard.kind().has_pairs()) {
     const data::Pair pair = shard.pair(place.doc);
-    text += "--- chosen\n";
-    text += to_text(shown(pair.chosen.ids, pair.chosen.targets), tokenizer, max_tokens);
-    text += "--- rejected\n";
-    text += to_text(shown(pair.rejected.ids, pair.rejected.targets), tokenizer, max_tokens);
+    for (const auto& [name, side] : named_sides(shard.kind(), pair)) {
+      if (shard.kind().sample == data::SampleForm::answer && side.targets.empty()) continue;
+      text += formatted("--- {}\n", name);
+      text += to_text(shown(side.ids, side.targets), tokenizer, max_tokens);
+    }
   } else {
     text += "---\n" + to_text(shown_document(shard, place.doc), tokenizer, max_tokens);
     if (shard.kind().has_prompts())

@@ -54,6 +54,10 @@ PackReport pack(const PackConfig& config, comm::Communicator* world);
 std::vector<Loss> find_losses(const data::Manifest& manifest,
                               const std::vector<std::string>& ignore_fields);
 
+/// Returns "; the first (FILE:BYTE): a.jsonl:14: no field 'text'", or FILE:ROW for Parquet, for the
+/// first invalid record; "" if there is none.
+std::string first_invalid(const data::Manifest& manifest);
+
 /// Returns why `inputs` gave no document, for the error message: the counts of their records and
 /// the first invalid one.
 std::string explain_empty_set(const std::string& inputs, const data::Manifest& manifest);

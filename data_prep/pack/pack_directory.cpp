@@ -22,12 +22,40 @@
 #include "data/shards/schema.hpp"
 #include "data/shards/shard_reader.hpp"
 #include "data_prep/stop_signals.hpp"
+#include "text/chat/jinja_chat.hpp"
 
 namespace trireme::data_prep {
 namespace {
 
 constexpr std::string_view kMarkerPrefix = ".tmp.unit-";
 constexpr std::string_view kPartPrefix = ".tmp.part-";
+
+/// Returns the name of a chat template for messages: "custom-0123456789ab".
+std::string shown_template(const std::string& jinja) {
+  return jinja.empty() ? "none" : text::custom_template_name(jinja);
+}
+
+/// Throws Error(usage) if the tokenizer of an existing set in `directory` has other files.
+void check_tokenizer_files(const std::filesystem::path& directory,
+                           const std::map<std::string, std::string>& files) {
+  constexpr const char* kTemplateFile = "chat_template.jinja";
+  const auto content_of = [&](const std::string& name) {
+    return std::filesystem::exists(directory / name) ? read_file(directory / name) : std::string();
+  };
+  for (const auto& [name, content] : files) {
+    if (name != kTemplateFile && content_of(name) != content)
+      fail(ErrorKind::usage, "{} contains another tokenizer; use another --output",
+           directory.string());
+  }
+  const auto given = files.find(kTemplateFile);
+  const std::string here = given == files.end() ? "" : given->second;
+  const std::string there = content_of(kTemplateFile);
+  if (here == there) return;
+  fail(
+      ErrorKind::usage,
+      "{} has the chat template {}, but this command has {} (--template-file, or the file of --tokenizer). Give the template of the data set, or another --output",
+      (directory / kTemplateFile).string(), shown_template(there), shown_template(here));
+}
 
 }  // namespace
 
@@ -129,15 +157,7 @@ MarkerFile PackDirectory::mark(std::size_t shard) const {
 
 void PackDirectory::place_tokenizer(const text::Tokenizer& tokenizer) {
   const std::filesystem::path target = path_ / data::schema::kTokenizerDirectory;
-  const auto check_files = [&] {
-    for (const auto& [name, content] : tokenizer.files()) {
-      if (!std::filesystem::exists(target / name) || read_file(target / name) != content) {
-        fail(ErrorKind::usage, "{} contains another tokenizer; use another --output",
-             target.string());
-      }
-    }
-  };
-  if (std::filesystem::exists(target)) return check_files();
+  if (std::filesystem::exists(target)) return check_tokenizer_files(target, tokenizer.files());
   const std::filesystem::path temporary =
       path_ /
       cat(data::schema::kTemporaryPrefix, data::schema::kTokenizerDirectory, part_.index + 1);
@@ -149,7 +169,7 @@ void PackDirectory::place_tokenizer(const text::Tokenizer& tokenizer) {
   if (!refusal) return;
   if (part_.is_whole() || !std::filesystem::exists(target)) throw Error(*refusal);
   remove_tree(temporary);  // another part was faster
-  check_files();
+  check_tokenizer_files(target, tokenizer.files());
 }
 
 PackDirectoryState PackDirectory::look(comm::Communicator& world) const {

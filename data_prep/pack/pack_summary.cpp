@@ -64,10 +64,7 @@ class Losses {
                      counts_.bad_lines == 1 ? " invalid record" : " invalid records");
   }
 
-  [[nodiscard]] std::string first_bad() const {
-    return manifest_.bad.empty() ? ""
-                                 : formatted("; the first (FILE:BYTE): {}", manifest_.bad.front());
-  }
+  [[nodiscard]] std::string first_bad() const { return first_invalid(manifest_); }
 
   void add_dropped() {
     const auto dropped = [&](std::uint64_t count, const std::string& why) {
@@ -143,6 +140,18 @@ class Losses {
 std::vector<Loss> find_losses(const data::Manifest& manifest,
                               const std::vector<std::string>& ignore_fields) {
   return Losses(manifest).find(ignore_fields);
+}
+
+std::string first_invalid(const data::Manifest& manifest) {
+  if (manifest.bad.empty()) return "";
+  const std::string& first = manifest.bad.front();
+  const auto source = std::ranges::find_if(
+      manifest.sources, [&](const auto& one) { return first.starts_with(cat(one.name, ":")); });
+  std::string position = source == manifest.sources.end() ? "byte" : source->position;
+  std::ranges::transform(position, position.begin(), [](char c) {
+    return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  });
+  return formatted("; the first (FILE:{}): {}", position, first);
 }
 
 std::string explain_empty_set(const std::string& inputs, const data::Manifest& manifest) {

@@ -70,10 +70,7 @@ std::vector<Loss> publish(const PackConfig& config, const PackPlan& plan,
   if (!is_finished) {
     data::Manifest manifest = plan.manifest;
     add_shards(directory.path(), plan.partitions.size(), manifest);
-    const std::string first_bad =
-        manifest.bad.empty() ? std::string()
-                             : formatted("; the first (FILE:BYTE): {}", manifest.bad.front());
-    check_invalid_records(config, manifest.counts.bad_lines, first_bad);
+    check_invalid_records(config, manifest.counts.bad_lines, first_invalid(manifest));
     if (manifest.counts.documents == 0) refuse_empty_set(plan, manifest, directory);
     failpoint("pack.before_manifest");
     write_file_atomic(directory.path() / data::schema::kManifest, manifest.to_text());

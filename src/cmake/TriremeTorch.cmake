@@ -62,19 +62,7 @@ if(TRIREME_CUDA_INCLUDE AND NOT TRIREME_CUDA_CRT_INCLUDE)
                   "\n  Install the wheel nvidia-cuda-crt beside LibTorch (bin/demo does it), or set TRIREME_CUDA_ROOT to a toolkit.")
 endif()
 
-# trireme_first_library(OUT NAME PREFIX...): the first lib*/NAME.so* under the prefixes. A wheel has libnccl.so.2 but no
-# libnccl.so, which find_library would not see.
-function(trireme_first_library out name)
-  foreach(prefix ${ARGN})
-    file(GLOB files ${prefix}/lib/${name}.so* ${prefix}/lib64/${name}.so* ${prefix}/lib/${CMAKE_LIBRARY_ARCHITECTURE}/${name}.so*)
-    if(files)
-      list(GET files 0 file)
-      set(${out} ${file} PARENT_SCOPE)
-      return()
-    endif()
-  endforeach()
-  set(${out} "" PARENT_SCOPE)
-endfunction()
+include(TriremeFirstLibrary)
 trireme_first_library(cudart libcudart-* ${TRIREME_TORCH_DIR})  # one runtime in the process: LibTorch's own
 if(NOT cudart)
   trireme_first_library(cudart libcudart ${cuda_prefixes})

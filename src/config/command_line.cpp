@@ -254,6 +254,12 @@ std::function<int()> CommandLine::parse(int argc, const char* const* argv) const
   if (!arguments.empty() && is_help(arguments[0])) return printed(help.overview(help_, specs));
   if (!arguments.empty() && is_version(arguments[0])) {
     const bool as_json = version_json_ && arguments.size() > 1 && arguments[1] == "--json";
+    const std::size_t num_known = as_json ? 2 : 1;
+    if (arguments.size() > num_known) {
+      const std::vector<std::string> known{"--json"};
+      fail(ErrorKind::usage, "unexpected argument '{}' after '{} {}'{}", arguments[num_known],
+           program_, arguments[0], as_json ? "" : did_you_mean(arguments[num_known], known));
+    }
     return printed(as_json ? version_json_() : version_() + "\n");
   }
   if (arguments.size() > 1 && is_group(specs, arguments[0]) && !is_command(specs, arguments[0])) {

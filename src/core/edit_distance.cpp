@@ -7,6 +7,12 @@
 #include "core/error.hpp"
 
 namespace trireme {
+namespace {
+
+/// A shorter word begins too many candidates by chance.
+constexpr std::size_t kLeastBeginning = 3;
+
+}  // namespace
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before_last;
@@ -41,6 +47,15 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
       best_distance = distance;
     }
   }
+  if (best_distance <= 1) return *best;
+  // The beginning of a longer word is nearer to this word than a short word with other letters.
+  const auto is_beginning = [&](const std::string& candidate) {
+    return word.size() >= kLeastBeginning && candidate.starts_with(word);
+  };
+  const auto longer = std::find_if(candidates.begin(), candidates.end(), is_beginning);
+  if (longer != candidates.end() &&
+      std::count_if(candidates.begin(), candidates.end(), is_beginning) == 1)
+    return *longer;
   return best == nullptr ? "" : *best;
 }
 

@@ -13,7 +13,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 
 /// Returns the nearest candidate within `max_distance`, the first one of several; "" if there is
 /// none. The distance must also be less than the length of the longer word, so that a very short
-/// word does not match a candidate with no common letter.
+/// word does not match a candidate with no common letter. If no candidate is within 1, the only
+/// candidate that begins with `word` (3 bytes or more) is the nearest.
 std::string nearest(std::string_view word, std::span<const std::string> candidates,
                     std::size_t max_distance = 2);
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "objective/weighted_sequences.hpp"
 #include "parallel/collectives.hpp"
 
 namespace trireme::objective {
@@ -146,26 +147,15 @@ std::vector<double> KtoObjective::sums_of(const KtoTerms& terms,
 at::Tensor KtoObjective::forward(const parallel::Microbatch& batch, const at::Tensor& hidden,
                                  double grad_scale, ObjectiveGrads& saved) {
   const at::NoGradGuard no_grad;
-  const TargetRows targets(batch, hidden);
-  const at::Tensor sequences = sequences_of(batch, targets);
-  const bool targets_checked = check_targets(batch, head().classes);
-  const at::Tensor log_probs =
-      token_scores(head(), targets.rows, targets.targets, {.targets_checked = targets_checked})
-          .log_probs;
-  const SequenceScores scores =
-      sum_sequences(batch.num_pairs, sequences, log_probs, setup_.context);
-  const KtoTerms terms = terms_of(batch, scores);
-  const auto loss =
-      cross_entropy(head(), targets.rows, targets.targets,
-                    {.grad_scale = grad_scale,
-                     .row_weights = terms.row_weights.index_select(0, sequences)
-                                        .to(hidden.device(), ops::accumulate_type(hidden)),
-                     .targets_checked = targets_checked});
-  saved = {targets.spread(loss.grad_x, hidden), loss.grad_weight};
+  const Head output = head();
+  const WeightedSequences sequences(batch, hidden, output, setup_.context);
+  const KtoTerms terms = terms_of(batch, sequences.scores());
+  saved = sequences.gradients(terms.row_weights, grad_scale);
   const bool tells = gives_loss() && setup_.tensor.rank() == 0;
-  means_.add(batch.step,
-             tells ? sums_of(terms, scores) : std::vector<double>(kAnswerMeans.size(), 0),
-             tells ? static_cast<double>(batch.num_pairs) : 0);
+  means_.add(
+      batch.step,
+      tells ? sums_of(terms, sequences.scores()) : std::vector<double>(kAnswerMeans.size(), 0),
+      tells ? static_cast<double>(batch.num_pairs) : 0);
   measures_.record(num_answers_, means_.weight());
   return terms.losses.sum().mul_(gives_loss() ? 1 : 0).to(hidden.device());
 }
@@ -182,10 +172,9 @@ at::Tensor KtoObjective::evaluate(const parallel::Microbatch& batch,
                                   const at::Tensor& hidden) const {
   const SequenceScores scores = sequence_scores(batch, hidden, head(), setup_.context);
   const KtoTerms terms = terms_of(batch, scores);
-  std::vector<double> sums{terms.losses.sum().item<double>()};
   const std::vector<double> means = sums_of(terms, scores);
-  sums.insert(sums.end(), means.begin(), means.begin() + kAnswerEvaluated);
-  return at::tensor(sums, hidden.options().dtype(at::kDouble)).mul_(gives_loss() ? 1 : 0);
+  return evaluation_sums(terms.losses, std::span(means).first(kAnswerEvaluated), hidden,
+                         gives_loss());
 }
 
 }  // namespace trireme::objective

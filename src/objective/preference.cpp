@@ -3,7 +3,8 @@
 #include <ATen/ATen.h>
 
 #include <array>
-#include <vector>
+
+#include "objective/weighted_sequences.hpp"
 
 namespace trireme::objective {
 namespace {
@@ -47,22 +48,10 @@ PreferenceTerms PreferenceObjective::terms_of(const parallel::Microbatch& batch,
 at::Tensor PreferenceObjective::forward(const parallel::Microbatch& batch, const at::Tensor& hidden,
                                         double grad_scale, ObjectiveGrads& saved) {
   const at::NoGradGuard no_grad;
-  const TargetRows targets(batch, hidden);
-  const at::Tensor sequences = sequences_of(batch, targets);
-  const bool targets_checked = check_targets(batch, head().classes);
-  const at::Tensor log_probs =
-      token_scores(head(), targets.rows, targets.targets, {.targets_checked = targets_checked})
-          .log_probs;
-  const PreferenceTerms terms =
-      terms_of(batch, sum_sequences(batch.num_pairs, sequences, log_probs, setup_.context));
-
-  const auto loss =
-      cross_entropy(head(), targets.rows, targets.targets,
-                    {.grad_scale = grad_scale,
-                     .row_weights = terms.row_weights.index_select(0, sequences)
-                                        .to(hidden.device(), ops::accumulate_type(hidden)),
-                     .targets_checked = targets_checked});
-  saved = {targets.spread(loss.grad_x, hidden), loss.grad_weight};
+  const Head output = head();
+  const WeightedSequences sequences(batch, hidden, output, setup_.context);
+  const PreferenceTerms terms = terms_of(batch, sequences.scores());
+  saved = sequences.gradients(terms.row_weights, grad_scale);
 
   const bool tells = gives_loss() && setup_.tensor.rank() == 0;
   means_.add(batch.step, tells ? sums_of(terms) : std::array<double, kMeans.size()>{},
@@ -83,10 +72,8 @@ at::Tensor PreferenceObjective::evaluate(const parallel::Microbatch& batch,
                                          const at::Tensor& hidden) const {
   const PreferenceTerms terms =
       terms_of(batch, sequence_scores(batch, hidden, head(), setup_.context));
-  std::vector<double> sums{terms.losses.sum().item<double>()};
   const auto means = sums_of(terms);
-  sums.insert(sums.end(), means.begin(), means.begin() + kEvaluated);
-  return at::tensor(sums, hidden.options().dtype(at::kDouble)).mul_(gives_loss() ? 1 : 0);
+  return evaluation_sums(terms.losses, std::span(means).first(kEvaluated), hidden, gives_loss());
 }
 
 }  // namespace trireme::objective

@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "core/join.hpp"
 #include "core/number.hpp"
+#include "core/rounded_text.hpp"
 #include "core/step_values.hpp"
 
 namespace trireme::optim {
@@ -205,10 +206,15 @@ std::string decay_note(const OptimConfig& config, std::int64_t total_steps, std:
         "optim.warmup_steps = {} and optim.decay_steps = {} are together more than train.steps = {}: the decay begins at step {}",
         config.warmup_steps, config.decay_steps, total_steps, decay_begin(config, total_steps));
   const std::int64_t begin = decay_begin(config, total_steps);
+  if (begin >= total_steps)
+    return formatted(
+        "optim.schedule = wsd has no decay: optim.decay_steps = {}, and train.steps = {}{}. Set optim.decay_steps for a decay, or to 0",
+        config.decay_steps, total_steps,
+        total_steps < 10 ? ", of which a tenth is less than one step" : "");
   if (done <= begin || done >= total_steps) return "";
   return formatted(
       "the decay of optim.schedule = wsd begins at step {}, before the first step of this start ({}), which has the learning rate {}",
-      begin, done + 1, number_text(learning_rate(config, done + 1, total_steps)));
+      begin, done + 1, rounded_text(learning_rate(config, done + 1, total_steps)));
 }
 
 std::string warmup_note(const OptimConfig& config, std::int64_t total_steps) {
@@ -217,7 +223,7 @@ std::string warmup_note(const OptimConfig& config, std::int64_t total_steps) {
   return formatted(
       "optim.warmup_steps = {}, but train.steps = {}: the learning rate only reaches {} of {}",
       config.warmup_steps, total_steps,
-      number_text(learning_rate(config, total_steps, total_steps)), number_text(config.lr));
+      rounded_text(learning_rate(config, total_steps, total_steps)), number_text(config.lr));
 }
 
 std::vector<std::string> schedule_names() {

@@ -136,7 +136,7 @@ void write_file_atomic(const std::filesystem::path& path, std::string_view conte
       formatted("{}{}{}.{}", path.string(), kTemporaryMark, ::getpid(), count++);
   try {
     const Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!fd) fail_to_write("create", temporary, errno);
+    if (!fd) fail_to_write("create", path, errno);
     write_all(fd.get(), std::as_bytes(std::span(content)), 0, temporary);
     sync_file(fd.get(), temporary);
     if (std::rename(temporary.c_str(), path.c_str()) != 0) fail_to_write("replace", path, errno);

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <new>
+#include <string>
 #include <system_error>
 
 namespace trireme {
@@ -23,6 +24,16 @@ const char* advice_on_files(int error_number) {
   return error_number == EMFILE
              ? "; this process has reached its hard limit on open files (ulimit -Hn): raise the limit"
              : "";
+}
+
+/// Returns advice for a path that cannot be written, however often it is tried.
+std::string advice_on_writing(const std::filesystem::path& path, int error_number) {
+  if (is_taken(error_number)) return "; existing files are not overwritten: choose another path";
+  const std::filesystem::path parent = path.parent_path();
+  std::error_code code;
+  if (error_number == ENOENT && !parent.empty() && !std::filesystem::exists(parent, code))
+    return formatted("; create the directory {} first, or choose another path", parent.string());
+  return "; choose a writable path";
 }
 
 bool is_from_the_system(const std::error_code& code) {
@@ -45,10 +56,8 @@ void fail_to_read(std::string_view what, const std::filesystem::path& path, int 
 
 void fail_to_write(std::string_view what, const std::filesystem::path& path, int error_number) {
   const ErrorKind kind = kind_of_errno(Access::write, error_number);
-  const char* const advice = kind != ErrorKind::usage ? advice_on_files(error_number)
-                             : is_taken(error_number)
-                                 ? "; existing files are not overwritten: choose another path"
-                                 : "; choose a writable path";
+  const std::string advice = kind == ErrorKind::usage ? advice_on_writing(path, error_number)
+                                                      : advice_on_files(error_number);
   fail(kind, "cannot {} {}: {}{}", what, path.empty() ? "''" : path.string(),
        std::strerror(error_number), advice);
 }

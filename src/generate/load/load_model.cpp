@@ -7,6 +7,7 @@
 
 #include "checkpoint/exchange/lora.hpp"
 #include "checkpoint/exchange/special_tokens.hpp"
+#include "checkpoint/format/model_head.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/format/state.hpp"
 #include "checkpoint/hf/hf_model.hpp"
@@ -100,7 +101,8 @@ ModelSource source_of_hf(const std::filesystem::path& folder) {
   return source;
 }
 
-ModelSource open_source(const std::filesystem::path& place, bool allow_older, bool ema) {
+ModelSource open_source(const std::filesystem::path& place, bool allow_older, bool ema,
+                        const std::string& head) {
   if (checkpoint::is_hf_directory(place)) {
     if (ema)
       fail(ErrorKind::usage, "--ema: {} is a Hugging Face directory, which has no EMA",
@@ -108,6 +110,7 @@ ModelSource open_source(const std::filesystem::path& place, bool allow_older, bo
     return source_of_hf(place);
   }
   const checkpoint::Checkpoint saved = checkpoint::open_newest_good(place, allow_older);
+  checkpoint::check_head(saved.manifest().values, saved.path().string(), head);
   return source_of(ema ? saved.with_ema_weights() : saved);
 }
 
@@ -158,6 +161,11 @@ text::ChatTemplatePtr chat_of(const ModelSource& source) {
   if (!source.chat.empty() && !checkpoint::is_custom_template(source.chat))
     return text::shared_chat_template(source.chat);
   const std::string jinja = checkpoint::jinja_of(source.files);
+  // A run of adapters or an import can have other tokenizer files than the run that trained.
+  if (!source.chat.empty() && !jinja.empty() && text::custom_template_name(jinja) != source.chat)
+    log::warn(formatted(
+        "{} was trained with the chat template {}, but its tokenizer has {}, which is used here",
+        source.place.string(), source.chat, text::custom_template_name(jinja)));
   const text::ChatTemplate* named =
       source.chat.empty() ? text::nearest_chat_template(jinja) : nullptr;
   return named != nullptr ? text::shared_chat_template(named->name) : jinja_format_of(source);
@@ -186,6 +194,12 @@ text::ChatWriter chat_writer_of(const LoadedModel& model) {
         "{} has no tokenizer that can be read, so it cannot answer chats. Give token ids: --prompts FILE with lines {{\"ids\"}}",
         model.checkpoint.string());
   }
+  if (model.chat == nullptr && checkpoint::is_custom_template(model.chat_template_name)) {
+    fail(
+        ErrorKind::usage,
+        "{} has the chat template {}, and its tokenizer files hold no Jinja text of this template that can be read. Give the text with --chat-template-file FILE, or choose one of {} with --chat-template",
+        model.checkpoint.string(), model.chat_template_name, text::chat_template_names());
+  }
   if (model.chat == nullptr) {
     fail(
         ErrorKind::usage,
@@ -197,8 +211,8 @@ text::ChatWriter chat_writer_of(const LoadedModel& model) {
 
 std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place,
                                         device::ParamDTypes dtypes, at::Device device,
-                                        bool allow_older, bool ema) {
-  const ModelSource source = open_source(place, allow_older, ema);
+                                        bool allow_older, bool ema, const std::string& head) {
+  const ModelSource source = open_source(place, allow_older, ema, head);
   std::unique_ptr<comm::Communicator> self = comm::make_world("self", {});
   auto mesh = std::make_unique<parallel::Mesh>(*self, parallel::ParallelConfig{});
   auto loaded = std::unique_ptr<LoadedModel>(new LoadedModel{std::move(self),
@@ -239,7 +253,7 @@ std::unique_ptr<LoadedModel> load_model(const ModelOptions& options, int local_r
   auto model =
       load_model(options.checkpoint, device::precision_dtypes(options.precision, "--precision"),
                  device::choose_device(options.device, local_rank, "--device"), options.allow_older,
-                 options.ema);
+                 options.ema, options.head);
   if (format != nullptr) model->chat = format;
   if (options.chat_template == text::kTokenizerTemplate) {
     const std::string jinja = checkpoint::jinja_of(model->tokenizer.files());

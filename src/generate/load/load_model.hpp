@@ -36,11 +36,13 @@ struct LoadedModel {
 text::ChatWriter chat_writer_of(const LoadedModel& model);
 
 /// Loads a model from `place`: a Hugging Face directory (hf_model.hpp), or a run or checkpoint
-/// (open_newest_good, with `allow_older`). With `ema`, loads the EMA of its weights. Throws Error(data) if files are damaged or incomplete,
-/// or if the tokenizer has more ids than the embedding has rows.
+/// (open_newest_good, with `allow_older`). With `ema`, loads the EMA of its weights. `head` is like
+/// ModelOptions::head. Throws Error(data) if files are damaged or incomplete, or if the tokenizer
+/// has more ids than the embedding has rows, and Error(usage) if the model has another head.
 std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place,
                                         device::ParamDTypes dtypes, at::Device device,
-                                        bool allow_older = false, bool ema = false);
+                                        bool allow_older = false, bool ema = false,
+                                        const std::string& head = {});
 
 struct ModelOptions {
   std::string checkpoint;
@@ -51,6 +53,7 @@ struct ModelOptions {
   std::string precision = "fp32";
   std::string chat_template;  // name of the chat format, or "tokenizer"; "": the model's own
   std::string chat_template_file = {};  // Jinja template instead of a name
+  std::string head = {};                // head that the model may have (checkpoint::kHeadValue)
 };
 
 /// Throws Error(usage) if the options name no valid chat format, Error(data) if the file of a Jinja

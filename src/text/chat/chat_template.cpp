@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "core/edit_distance.hpp"
 #include "core/error.hpp"
 #include "core/join.hpp"
 #include "text/chat/chatml.hpp"
@@ -95,8 +96,10 @@ const ChatTemplate& chat_template(std::string_view name) {
   if (const ChatTemplate* found = find_chat_template(name)) return *found;
   if (name.empty())
     fail(ErrorKind::usage, "--template is missing; it must be one of: {}", chat_template_names());
-  fail(ErrorKind::usage, "there is no chat template {}; it must be one of: {}", name,
-       chat_template_names());
+  std::vector<std::string> names;
+  for (const ChatTemplate& each : templates()) names.emplace_back(each.name);
+  fail(ErrorKind::usage, "there is no chat template {}; it must be one of: {}{}", name,
+       chat_template_names(), did_you_mean(name, names));
 }
 
 }  // namespace trireme::text

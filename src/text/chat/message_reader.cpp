@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "text/chat/record_forms.hpp"
 #include "text/json/json_break.hpp"
 
 namespace trireme::text::chat_json {

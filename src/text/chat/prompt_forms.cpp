@@ -30,6 +30,10 @@ Conversation read_prompt_list(RecordReader& reader, const element& value, std::s
 }  // namespace
 
 bool has_rl_prompt(const object& record) {
+  return !prompt_field(record).empty();
+}
+
+bool has_only_rl_prompt(const object& record) {
   if (has_messages(record) || has_sharegpt(record)) return true;
   constexpr std::array<std::string_view, 8> kOtherForms{
       "completion", "chosen", "rejected", "response", "answer", "output", "text", "label"};

@@ -21,6 +21,7 @@ bool has_prompt_completion(const object& record);
 bool has_preference(const object& record);
 bool has_label(const object& record);
 bool has_rl_prompt(const object& record);
+bool has_only_rl_prompt(const object& record);
 void read_alpaca(RecordReader& reader, const object& record, std::vector<Conversation>& into);
 void read_prompt_completion(RecordReader& reader, const object& record,
                             std::vector<Conversation>& into);
@@ -81,7 +82,8 @@ constexpr std::array kForms{
                .chats = ChatForm::prompt,
                .keys = R"({"messages": [{"role", "content"}], "tools", "gt"})",
                .recognizes = chat_json::has_rl_prompt,
-               .read = chat_json::read_rl_prompt},
+               .read = chat_json::read_rl_prompt,
+               .identifies = chat_json::has_only_rl_prompt},
 };
 
 constexpr std::array kKinds{
@@ -228,10 +230,12 @@ std::string describe_other_kind(const object& record, const RecordKind& wanted, 
 
 /// Returns "; it has the form alpaca, which --kind sft packs" for a record of the table of forms.
 std::string describe_known_form(const object& record) {
-  for (const RecordForm& form : kForms)
-    if (form.recognizes(record))
+  for (const RecordForm& form : kForms) {
+    const auto is_form = form.identifies != nullptr ? form.identifies : form.recognizes;
+    if (is_form(record))
       return cat("; it has the form ", form.name, ", which --kind ", record_kind(form.chats).name,
                  " packs");
+  }
   return "";
 }
 

@@ -44,11 +44,14 @@ struct RecordForm {
   ChatForm chats;         // the kinds of data sets that hold these records
   std::string_view keys;  // an example of the fields, for help and errors
 
-  /// Returns true if the record has this form.
+  /// Returns true if the record has this form. Only records of this kind of data set are compared.
   bool (*recognizes)(const simdjson::dom::object& record);
   /// Appends the conversations of the record. Throws chat_json::InvalidRecord.
   void (*read)(chat_json::RecordReader& reader, const simdjson::dom::object& record,
                std::vector<Conversation>& conversations);
+  /// Returns true if a record has this form and no other one, which messages about records of
+  /// another kind say. Null: `recognizes`.
+  bool (*identifies)(const simdjson::dom::object& record) = nullptr;
 };
 
 /// Returns all rows. The first row with the chats of a kind is the default form of the kind.

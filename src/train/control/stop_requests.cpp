@@ -84,7 +84,8 @@ void StopRequests::look() {
   if (!looking_->done) return;  // the file system is frozen
   files_.stop = looking_->stop;
   files_.save = looking_->save;
-  files_.profile = looking_->profile;
+  files_.profile = looking_->profile && !keeps_profile_file_;
+  if (!looking_->profile) keeps_profile_file_ = false;
   looking_.reset();
   looked_ = true;
   since_look_.restart();
@@ -132,7 +133,10 @@ std::optional<std::string> StopRequests::take_profile_request() {
   looking_.reset();
   std::error_code code;
   std::filesystem::remove(file, code);
-  if (code) log::warn(formatted("cannot remove {}: {}", file.string(), code.message()));
+  keeps_profile_file_ = static_cast<bool>(code);
+  if (code)
+    log::warn(formatted("cannot remove {}: {}; it requests no further profile until it is removed",
+                        file.string(), code.message()));
   return text;
 }
 

@@ -105,6 +105,7 @@ class StopRequests {
   Timer since_look_;
   bool looked_ = false;
   Request files_;
+  bool keeps_profile_file_ = false;  // the file of the last profile request cannot be removed
   std::shared_ptr<Look> looking_;
   WriterThread looker_;
   std::string requested_by_ = "signal";

@@ -150,6 +150,10 @@ RankUnits rank_units(const UpdateFacts& facts, int rank) {
     }
     units.stages.push_back(std::move(stage));
   }
+  if (facts.reward_head && units.has_head()) {  // declared after the model
+    sums.add(m.hidden_size, m.hidden_size);
+    units.stages.back().head.push_back(sums.end_unit());
+  }
   units.walked = sums.count();
   units.elements = sums.padded(facts.data_ranks());
   if (!facts.lora.on()) return units;

@@ -44,8 +44,9 @@ MeanElements mean_elements(const UpdateFacts& facts) {
 
 std::int64_t checkpoint_bytes(const UpdateFacts& facts) {
   constexpr std::int64_t kMainBytes = 4;  // a master weight or an element of optimizer state
+  const std::int64_t head = facts.reward_head ? facts.model.hidden_size : 0;
   const std::int64_t trained = facts.lora.on() ? model::num_lora_parameters(facts.lora, facts.model)
-                                               : facts.model.num_parameters();
+                                               : facts.model.num_parameters() + head;
   return trained * kMainBytes * (1 + facts.state_slots());
 }
 

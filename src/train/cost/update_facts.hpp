@@ -36,6 +36,7 @@ struct UpdateFacts {
   bool tokens_vary = false;
   model::Fp8Mode fp8 = model::Fp8Mode::off;
   bool fp8_history = false;  // delayed: the scales of this step come from earlier ones
+  bool reward_head = false;  // a reward head in a unit of its own (Task::trains_reward_head)
   // For planning: assume that experts receive equal numbers of tokens.
   bool even_experts = false;
   // The schedule that `schedule = auto` found.

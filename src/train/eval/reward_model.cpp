@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "checkpoint/format/model_head.hpp"
 #include "checkpoint/hf/hf_model.hpp"
 #include "checkpoint/maintenance/newest.hpp"
 #include "core/error.hpp"
@@ -31,6 +32,11 @@ at::Tensor read_reward_head(const generate::ModelOptions& options, std::int64_t 
        options.checkpoint);
 }
 
+generate::ModelOptions with_head(generate::ModelOptions options) {
+  options.head = checkpoint::kRewardModelHead;
+  return options;
+}
+
 void check_sequence(const std::vector<std::uint32_t>& sequence, const model::ModelConfig& config) {
   if (sequence.empty())
     fail(ErrorKind::usage,
@@ -49,7 +55,7 @@ void check_sequence(const std::vector<std::uint32_t>& sequence, const model::Mod
 }  // namespace
 
 RewardModel::RewardModel(const generate::ModelOptions& options, int local_rank, int local_size)
-    : model_(generate::load_model(options, local_rank, local_size)) {
+    : model_(generate::load_model(with_head(options), local_rank, local_size)) {
   const at::Tensor& weight = model_->registry.weight(model_->transformer->head_weight());
   head_ = read_reward_head(options, model_->transformer->config().hidden_size)
               .to(weight.device(), weight.scalar_type());

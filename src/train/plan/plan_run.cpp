@@ -39,7 +39,8 @@ RunPlan plan_run(const Task& task, RunConfig& config, config::ConfigSet& keys,
   RunPlan plan;
   if (start.kind == RunStart::Kind::resume_run) plan.steps_done = start.step();
   plan.steps = config.train.steps;
-  const UpdateFacts update = facts_of_run(config, ranks);
+  UpdateFacts update = facts_of_run(config, ranks);
+  update.reward_head = task.trains_reward_head();
   plan.memory_bytes_per_rank = static_cast<std::int64_t>(most_known_bytes(update));
   plan.checkpoint_bytes = checkpoint_bytes(update);
   // The oldest checkpoint is deleted after the next one is committed.

@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/rounded_text.hpp"
 #include "core/timer.hpp"
 #include "train/report/slowest.hpp"
 
@@ -113,16 +114,24 @@ MetricsLine Metrics::line_of(const Report& report) {
 }
 
 void Metrics::gather_ranks(const StepFacts& facts) {
-  // Reports of metrics_every steps may pass over a multiple of the interval.
-  if (ranks_every_ <= 0 ||
-      facts.step / ranks_every_ == (facts.step - facts.num_steps) / ranks_every_)
-    return;
-  own_numbers_.clear();
-  for (const Measures::Id id : rank_ids_) {
-    const bool is_mean = measures_.declared()[id].combine == Combine::mean;
-    own_numbers_.push_back(measures_.recorded(id) /
-                           (is_mean ? static_cast<double>(facts.num_steps) : 1));
+  if (ranks_every_ <= 0) return;
+  // A mean covers all steps since the last lines, because saves and validations are rare.
+  rank_sums_.resize(rank_ids_.size());
+  rank_num_steps_ += facts.num_steps;
+  for (std::size_t i = 0; i < rank_ids_.size(); ++i) {
+    const bool is_mean = measures_.declared()[rank_ids_[i]].combine == Combine::mean;
+    const double recorded = measures_.recorded(rank_ids_[i]);
+    rank_sums_[i] = is_mean ? rank_sums_[i] + recorded : recorded;
   }
+  // Reports of metrics_every steps may pass over a multiple of the interval.
+  if (facts.step / ranks_every_ == (facts.step - facts.num_steps) / ranks_every_) return;
+  own_numbers_.clear();
+  for (std::size_t i = 0; i < rank_ids_.size(); ++i) {
+    const bool is_mean = measures_.declared()[rank_ids_[i]].combine == Combine::mean;
+    own_numbers_.push_back(rank_sums_[i] / (is_mean ? static_cast<double>(rank_num_steps_) : 1));
+  }
+  rank_sums_.clear();
+  rank_num_steps_ = 0;
   rank_numbers_.resize(own_numbers_.size() * static_cast<std::size_t>(world_.size()));
   ranks_step_ = facts.step;
   ranks_work_ = world_.all_gather({.input = own_numbers_.data(),
@@ -165,7 +174,8 @@ void Metrics::score(const StepFacts& facts, MetricsLine& line) {
   warned_step_ = step;
   log::warn(formatted(
       "step {}: the loss jumps to {}, {} robust standard deviations above the last {}; gradient norm {}",
-      step, loss, std::lround(*loss_z), SpikeDetector::kWindow, grad_norm));
+      step, rounded_text(loss, 5), std::lround(*loss_z), SpikeDetector::kWindow,
+      rounded_text(grad_norm)));
 }
 
 void Metrics::write(const MetricsLine& line) {

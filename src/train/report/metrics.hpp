@@ -52,7 +52,8 @@ class Metrics {
   void set_hosts(std::vector<std::string> hosts) { hosts_ = std::move(hosts); }
 
   /// Gathers the numbers of each rank for Kind::rank lines, every `every` steps; 0: never. `ids`:
-  /// the measures. The gathering is one all-gather, read a report later.
+  /// the measures; means are over the steps since the last lines. The gathering is one all-gather,
+  /// read a report later.
   void report_ranks(std::int64_t every, std::vector<Measures::Id> ids);
 
   /// Records the loss of the next reported step on this rank: sum over its terms, number of terms
@@ -117,6 +118,8 @@ class Metrics {
   std::int64_t ranks_every_ = 0;
   std::vector<Measures::Id> rank_ids_;
   std::int64_t ranks_step_ = 0;
+  std::vector<double> rank_sums_;  // since the last lines of ranks
+  std::int64_t rank_num_steps_ = 0;
   std::vector<double> own_numbers_;
   std::vector<double> rank_numbers_;
   comm::WorkPtr ranks_work_;

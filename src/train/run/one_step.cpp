@@ -162,6 +162,7 @@ void record_layout(TrainingRun& run, const UpdateCount& count,
                     config.train.fp8_mode()},
                    config.lora);
   facts.weight_average = config.train.ema_decay > 0;
+  facts.reward_head = run.request.task.trains_reward_head();
   facts.tokens_vary = rows_vary(run) || run.model.frozen != nullptr;
   run.schedule_recorded = run.model.step.schedules().ran_found();
   if (run.schedule_recorded) facts.found_schedule = run.model.step.schedules().found();

@@ -32,6 +32,7 @@
 #include "train/report/progress_line.hpp"
 #include "train/run/training_run.hpp"
 #include "train/start/resolve_config.hpp"
+#include "train/start/run_length.hpp"
 
 namespace trireme::train {
 namespace {
@@ -170,10 +171,11 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
               pairs ? data::set_kind(run.data.stream().first_set().kind()).document : "sequence"),
       counted(run.micro_steps(), "accumulation step"), train.seq_len,
       pairs ? " a side at most" : "", run.data.size_text(), config.data.path));
-  const double tokens = static_cast<double>(batch * train.seq_len) * (pairs ? 2 : 1);
-  log::info(formatted("steps {} to {} ({}{} tokens per step), run directory {}", run.progress.step,
-                      train.steps, pairs ? "at most " : "", format_count(tokens),
-                      run.request.folder.root.string()));
+  log::info(formatted(
+      "steps {} to {} ({}{}), run directory {}", run.progress.step, train.steps,
+      pairs ? "at most " : "",
+      tokens_per_step(phases, run.progress.step, train.steps, train.seq_len * (pairs ? 2 : 1)),
+      run.request.folder.root.string()));
 }
 
 /// Copies resolved values into `config` in place. The keys of the run point to members of `config`,

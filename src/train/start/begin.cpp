@@ -6,6 +6,7 @@
 
 #include "checkpoint/exchange/special_tokens.hpp"
 #include "checkpoint/format/folder.hpp"
+#include "checkpoint/format/model_head.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/maintenance/newest.hpp"
 #include "comm/agree.hpp"
@@ -234,6 +235,8 @@ StartState begin(const RunRequest& run, const RunData& data, const FrozenStart& 
   if (frozen.base)
     load_weights(model.registry, StateOf::frozen, frozen.base->checkpoint, model.mesh, world);
   if (found) load(run, data, *found, model, beginning);
+  if (run.task.trains_reward_head())
+    beginning.carried.model[checkpoint::kHeadValue] = checkpoint::kRewardModelHead;
   if (model.average && !beginning.has_average) model.average->reset();
   model.samples->start_at(beginning.progress.step);
   remove_converted_start(frozen, run);

@@ -4,6 +4,7 @@
 
 #include "checkpoint/exchange/lora.hpp"
 #include "checkpoint/format/folder.hpp"
+#include "checkpoint/format/model_head.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/maintenance/newest.hpp"
 #include "checkpoint/maintenance/reshard.hpp"
@@ -57,6 +58,7 @@ void check_frozen_model_fits_data(const checkpoint::ModelDescription& model,
                                   const RunData& data) {
   const data::TokenSet& set = data.stream().first_set();
   const std::string where = model.place.string();
+  checkpoint::check_head(model.values, where);
   check_frozen_tokenizer(model.files, where, need.name, set.manifest().tokenizer_hash);
   checkpoint::check_same_template(
       {cat("--data ", run.config.data.path), data.chat_template(), where,

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/format/model_head.hpp"
 #include "checkpoint/maintenance/model_path.hpp"
 #include "core/join.hpp"
 #include "core/number.hpp"
@@ -187,6 +188,9 @@ void finish_run_keys(RunConfig& config, config::ConfigSet& keys, const RunStart&
 void finish_task_keys(Task& task, std::string_view name, RunConfig& config, config::ConfigSet& keys,
                       const RunStart& start) {
   check_task(name, start);
+  if (start.kind != RunStart::Kind::resume_run)
+    checkpoint::check_head(start.values.model, start.checkpoint,
+                           task.trains_reward_head() ? checkpoint::kRewardModelHead : "");
   task.make_paths_absolute();
   if (!task.trains_adapters()) remove_lora_keys(name, keys);
   const std::string origin = formatted("default of {}", name);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/error.hpp"
+#include "core/format_count.hpp"
 #include "core/number.hpp"
 #include "train/start/resolve_config.hpp"
 
@@ -108,6 +109,18 @@ void show_token_rule(const RunConfig& config, config::ConfigSet& keys) {
     return;
   keys.set("train.steps", std::to_string(steps_of_tokens(config).value_or(0)),
            "train.tokens_per_param x parameters / (train.global_batch x train.seq_len)");
+}
+
+std::string tokens_per_step(const data::BatchPhases& phases, std::int64_t done, std::int64_t last,
+                            std::int64_t sample_tokens) {
+  const auto count = [&](std::int64_t batch) {
+    return format_count(static_cast<double>(batch * sample_tokens));
+  };
+  std::string text = cat(count(phases.global_batch(done + 1)), " tokens per step");
+  for (const data::BatchPhases::Phase& phase : phases.phases())
+    if (phase.after_step > done && phase.after_step < last)
+      text += formatted(", {} after step {}", count(phase.global_batch), phase.after_step);
+  return text;
 }
 
 void check_steps(const RunStart& start, std::int64_t steps, std::int64_t done) {

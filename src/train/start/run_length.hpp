@@ -4,6 +4,7 @@
 #include <string>
 
 #include "config/config_set.hpp"
+#include "data/batch_phases.hpp"
 #include "train/start/run_data.hpp"
 #include "train/start/run_start.hpp"
 
@@ -30,6 +31,11 @@ std::optional<std::int64_t> steps_of_tokens(const RunConfig& config);
 /// Shows the steps of train.tokens_per_param, and the rule as the origin of train.steps, for a
 /// command that opens no data. The steps stay 0 if they depend on the data or on the ranks.
 void show_token_rule(const RunConfig& config, config::ConfigSet& keys);
+
+/// Returns the tokens of the steps after `done`, up to `last`, for the log: "2.0k tokens per step",
+/// or with phases "256 tokens per step, 512 after step 2". `sample_tokens`: tokens per sample.
+std::string tokens_per_step(const data::BatchPhases& phases, std::int64_t done, std::int64_t last,
+                            std::int64_t sample_tokens);
 
 /// Throws Error(usage) if `steps` (train.steps) is less than `done`, the number of completed steps.
 void check_steps(const RunStart& start, std::int64_t steps, std::int64_t done);

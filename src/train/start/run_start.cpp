@@ -15,6 +15,7 @@
 #include "core/files/file.hpp"
 #include "core/files/json_lines.hpp"
 #include "core/number.hpp"
+#include "optim/config.hpp"
 
 namespace trireme::train {
 namespace {
@@ -128,12 +129,30 @@ bool is_tenth_of_another_lr(const config::ConfigSet& keys,
   return std::abs(parse_number(value.text).value_or(0) - tenth) <= 1e-9 * tenth;
 }
 
+/// Returns true if the command sets another learning-rate schedule than the earlier one, and the
+/// value belongs to the earlier one only, or to no piecewise schedule.
+bool is_of_another_schedule(const config::ConfigSet& keys,
+                            const std::vector<config::EarlierValue>& values,
+                            const config::EarlierValue& value) {
+  if (!keys.is_set("optim.schedule")) return false;
+  const std::string now = keys.value("optim.schedule");
+  const auto before = std::ranges::find(values, "optim.schedule", &config::EarlierValue::key);
+  if (before == values.end() || before->text == now) return false;
+  constexpr std::array<std::string_view, 3> kOfOneSchedule{"optim.decay_steps", "optim.decay_shape",
+                                                           "optim.points"};
+  constexpr std::array<std::string_view, 2> kFromPoints{"optim.lr", "optim.warmup_steps"};
+  return std::ranges::find(kOfOneSchedule, value.key) != kOfOneSchedule.end() ||
+         (now == optim::kPiecewiseSchedule &&
+          std::ranges::find(kFromPoints, value.key) != kFromPoints.end());
+}
+
 /// Applies earlier values to `keys`. Warns if they are invalid.
 void apply(config::ConfigSet& keys, std::vector<config::EarlierValue> values, RunStart& start) {
   const bool anew = start.kind != RunStart::Kind::resume_run && !start.own;
   const std::vector<config::EarlierValue> all = values;
   std::erase_if(values, [&](const config::EarlierValue& value) {
-    return is_left_out(keys, start, value) || (anew && is_tenth_of_another_lr(keys, all, value));
+    return is_left_out(keys, start, value) || (anew && (is_tenth_of_another_lr(keys, all, value) ||
+                                                        is_of_another_schedule(keys, all, value)));
   });
   const std::string wrong = keys.apply_earlier(values);
   if (!wrong.empty())

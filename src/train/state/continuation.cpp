@@ -1,11 +1,14 @@
 #include "train/state/continuation.hpp"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <string_view>
 
 #include "core/error.hpp"
 #include "core/join.hpp"
 #include "core/number.hpp"
+#include "core/rounded_text.hpp"
 #include "optim/schedule.hpp"
 #include "train/state/resume.hpp"
 
@@ -14,6 +17,15 @@ namespace {
 
 /// Learning-rate schedules that agree for so many steps count as equal.
 constexpr std::int64_t kMostStepsCompared = 1'000'000;
+
+/// Keys of the layout that change when weights are gathered and what is computed twice, but no sum.
+constexpr std::array<std::string_view, 4> kExactKeys{"parallel.pp_regather", "parallel.recompute",
+                                                     "parallel.zero_prefetch",
+                                                     "parallel.zero_reshard"};
+
+bool keeps_bits(const std::string& key) {
+  return std::ranges::find(kExactKeys, key) != kExactKeys.end();
+}
 
 std::optional<std::int64_t> steps_before(const RunValues& values) {
   return parse_integer(values.configured("train.steps").value_or(""));
@@ -31,7 +43,8 @@ std::string rate_changes(const Continuation& c) {
     if (rate_before == rate_now) continue;
     return formatted(
         "from step {} on the learning rate differs, because train.steps = {} (was {}) moves the end of the {} schedule: at step {} {} (was {})",
-        step, now, before, c.config.optim.schedule, step, rate_now, rate_before);
+        step, now, before, c.config.optim.schedule, step, rounded_text(rate_now),
+        rounded_text(rate_before));
   }
   return "";
 }
@@ -88,7 +101,8 @@ std::string describe_continuation(const Continuation& continuation) {
   const std::vector<ChangedKey> changes = changed_keys(continuation.values, continuation.keys);
   for (const ChangedKey& change : changes) {
     if (!may_differ(change.key)) is_other_training = true;
-    if (!change.key.starts_with("parallel.")) continue;  // buckets cut the sums over ranks
+    // Other keys of the layout change the order of sums, for example over buckets.
+    if (!change.key.starts_with("parallel.") || keeps_bits(change.key)) continue;
     rounding.push_back(formatted("{} {} (was {})", change.key, change.now, change.was));
   }
   if (is_other_training) return "the state continues under another configuration";

@@ -53,6 +53,11 @@ class Dpo final : public Task {
   /// answer, and the loss is the squared distance of their difference from 1 / (2 beta).
   void choose_defaults(config::ConfigSet& keys) override {
     const std::string& loss = config_.loss.loss;
+    if (loss != "simpo" && config_.loss.gamma != objective::PreferenceConfig{}.gamma)
+      keys.warn(
+          formatted("dpo.gamma = {} has no effect: only dpo.loss = simpo uses it, and this "
+                    "run has dpo.loss = {}",
+                    keys.value("dpo.gamma"), loss));
     const auto* const found = std::ranges::find_if(
         kLossDefaults, [&](const LossDefault& one) { return one.loss == loss; });
     if (found == kLossDefaults.end()) return;

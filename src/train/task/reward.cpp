@@ -21,6 +21,8 @@ class Reward final : public Task {
   /// Adapters would be saved without the head's base model.
   [[nodiscard]] bool trains_adapters() const override { return false; }
 
+  [[nodiscard]] bool trains_reward_head() const override { return true; }
+
   [[nodiscard]] std::optional<double> default_lr() const override { return kRewardLr; }
 
   [[nodiscard]] std::unique_ptr<objective::Objective> make_objective(

@@ -72,6 +72,10 @@ class Task {
   /// Returns true if the task can train adapters with frozen base weights (section [lora]).
   [[nodiscard]] virtual bool trains_adapters() const { return needs_start(); }
 
+  /// Returns true if the task trains a reward head, which its checkpoints then hold besides the
+  /// language model (checkpoint::kHeadValue).
+  [[nodiscard]] virtual bool trains_reward_head() const { return false; }
+
   /// Returns the task's default of optim.lr; nullopt: the optimizer's default.
   [[nodiscard]] virtual std::optional<double> default_lr() const { return std::nullopt; }
 

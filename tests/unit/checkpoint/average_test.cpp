@@ -139,5 +139,30 @@ TEST(Average, RefusesInvalidWeightsAndDifferentShapesByName) {
   EXPECT_FALSE(fs::exists(three.folder / "no")) << "a refused command writes nothing";
 }
 
+TEST(Average, AdaptersAreRefusedWithTheCommandThatMergesThem) {
+  const TempDirectory folder;
+  comm::SelfCommunicator alone;
+  const checkpoint::StateDict state{{}, {{"lora.rank", "4"}}, {}};
+  const std::string place =
+      checkpoint::save_checkpoint(folder / "run", 3, state, alone, {"run", true}).string();
+  AverageCommand options;
+  options.output = (folder / "mean").string();
+  for (const bool ema : {false, true}) {
+    options.ema = ema;
+    options.models = ema ? std::vector{place} : std::vector{place, place};
+    try {
+      checkpoint::checkpoint_average(options);
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      EXPECT_TRUE(std::string_view(error.what())
+                      .ends_with(ema ? "(`trireme export --ema`, then `trireme import --hf`), and "
+                                       "leave out --ema"
+                                     : "(`trireme export`, then `trireme import --hf`)"))
+          << error.what();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trireme::test

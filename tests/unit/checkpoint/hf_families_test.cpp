@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/format/model_head.hpp"
+#include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/family_tensors.hpp"
 #include "checkpoint/hf/hf_family.hpp"
 #include "unit/checkpoint/hf_models.hpp"
@@ -160,6 +162,22 @@ TEST(HuggingFaceFamilies, AdaptersOfFusedLinearsAreRefused) {
   EXPECT_NE(hf_adapter_problem("", fitting("phi3")), "") << "rows in another order";
   EXPECT_EQ(hf_adapter_problem("gemma3_text", fitting("gemma3_text")), "");
   EXPECT_EQ(hf_adapter_problem("", small(false, false)), "");
+}
+
+TEST(HuggingFaceFamilies, ARewardModelIsNoLanguageModelToExport) {
+  const TempDirectory folder;
+  save_model(folder / "run", fitting("llama"), 1,
+             {{checkpoint::kHeadValue, std::string(checkpoint::kRewardModelHead)}});
+  try {
+    export_command_alone({.checkpoint = folder / "run", .output = folder / "hf"});
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_NE(std::string_view(error.what()).find("is a reward model"), std::string_view::npos)
+        << error.what();
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder / "hf"));
+  EXPECT_TRUE(checkpoint::is_model_value(checkpoint::kHeadValue)) << "copies of weights keep it";
 }
 
 }  // namespace

@@ -106,6 +106,15 @@ TEST(ManualPages, AllPagesAreWrittenToADirectory) {
 TEST(ManualPages, TheVersionIsALineOfJsonForScripts) {
   EXPECT_EQ(Documented().output({"--version", "--json"}), "{\"version\":\"0.1\"}\n");
   EXPECT_EQ(Documented().output({"--version"}), "trireme 0.1\n\n");
+  for (const std::vector<const char*>& words : std::vector<std::vector<const char*>>{
+           {"--version", "--jsn"}, {"--version", "--json", "x"}}) {
+    Documented program;
+    const Error error = error_of([&] { (void)program.run(words); });
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_EQ(std::string(error.what()),
+              formatted("unexpected argument '{}' after 'trireme --version'{}", words.back(),
+                        words.size() == 2 ? "; did you mean '--json'?" : ""));
+  }
 }
 
 }  // namespace

@@ -41,6 +41,15 @@ TEST(EditDistance, AShortWordIsNotNearToAnotherOne) {
   EXPECT_EQ(nearest("pt", known), "tp");
 }
 
+TEST(EditDistance, NearestTakesTheOnlyWordThatBeginsLikeThis) {
+  const std::vector<std::string> known{"kto", "apo_zero_unpaired", "lora.rank", "lora.rslora"};
+
+  EXPECT_EQ(nearest("apo", known), "apo_zero_unpaired");
+  EXPECT_EQ(nearest("kt", known), "kto");
+  EXPECT_EQ(nearest("apo", std::vector<std::string>{"apt", "apo_zero_unpaired"}), "apt");
+  EXPECT_EQ(nearest("lora.r", known), "") << "two words begin like this";
+}
+
 TEST(EditDistance, DidYouMeanEndsASentence) {
   const std::vector<std::string> known{"adamw", "muon"};
 

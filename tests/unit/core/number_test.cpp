@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "core/rounded_text.hpp"
+
 namespace trireme {
 namespace {
 
@@ -25,6 +27,13 @@ TEST(Number, ParsesTheWholeTextOrNothing) {
   EXPECT_FALSE(parse_integer("+-1"));
   EXPECT_FALSE(parse_integer("+"));
   EXPECT_FALSE(parse_integer("9223372036854775808"));
+}
+
+TEST(Number, ARoundedTextHasFewDigits) {
+  EXPECT_EQ(rounded_text(7.7657938889884015), "7.766");
+  EXPECT_EQ(rounded_text(2.9999999999999997e-05), "3e-05");
+  EXPECT_EQ(rounded_text(7.7657938889884015, 2), "7.8");
+  EXPECT_EQ(rounded_text(0.1), "0.1");
 }
 
 TEST(Number, SizesAreForPeople) {

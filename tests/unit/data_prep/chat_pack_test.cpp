@@ -3,6 +3,8 @@
 #include "data/order/samples.hpp"
 #include "data_prep/documents/document_rules.hpp"
 #include "support/sample_targets.hpp"
+#include "text/chat/chat_template.hpp"
+#include "text/chat/jinja_chat.hpp"
 #include "unit/data_prep/small_chats.hpp"
 
 namespace trireme::data_prep {
@@ -274,6 +276,14 @@ TEST_F(ChatPack, OptionsOfAnotherKindAreRefused) {
             "--field body requires --kind pretrain");
   EXPECT_EQ(refusal("dpo", [](PackConfig& c) { c.documents.text.bos = false; }),
             "--bos false requires --kind pretrain");
+  for (const char* kind : {"dpo", "kto"}) {
+    EXPECT_EQ(refusal(kind, [](PackConfig& c) { c.documents.chat.add_system = 0.5; }),
+              formatted("--add-system 0.5 does not apply to --kind {}: pack adds no system prompt "
+                        "to its records. Write a system message into each record",
+                        kind));
+    EXPECT_NE(refusal(kind, [](PackConfig& c) { c.documents.chat.system_prompts = "s.txt"; }), "");
+    EXPECT_EQ(refusal(kind, [](PackConfig& c) { c.documents.chat.add_system = 0; }), "");
+  }
   EXPECT_EQ(refusal("sft", [](PackConfig& c) { c.documents.chat.copies = 2; }), "");
   EXPECT_EQ(refusal("pretrain", [](PackConfig& c) { c.documents.text.bos = false; }), "");
 }
@@ -306,6 +316,33 @@ TEST(DocumentRules, PresetsGiveMinimindsProbabilities) {
   config.chat.add_system = 0;
   EXPECT_EQ(read_rules(config, 64).augment.add_system, 0);
   EXPECT_EQ(read_rules(config, 64).augment.drop_empty_think, 0.95);
+}
+
+TEST_F(ChatPack, AnotherTemplateOfAnExistingSetIsNamed) {
+  write_text(path_ / "chats.jsonl", sft(talk({"q", "a"})) + "\n");
+  const std::string jinja(text::chat_template("chatml").jinja());
+  const auto pack_with_template = [&](const std::string& text) {
+    write_text(path_ / "template.jinja", text);
+    PackConfig config = testing::pack_config((path_ / "chats.jsonl").string(), path_ / "kept");
+    config.documents.kind = "sft";
+    config.documents.chat.template_file = (path_ / "template.jinja").string();
+    testing::pack_with(config, tokenizer_, nullptr);
+  };
+  pack_with_template(jinja);
+  EXPECT_NO_THROW(pack_with_template(jinja));
+  const std::string other = "{# another #}" + jinja;
+  try {
+    pack_with_template(other);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    EXPECT_NE(
+        std::string(error.what())
+            .find(formatted("has the chat template {}, but this command has {}",
+                            text::custom_template_name(jinja), text::custom_template_name(other))),
+        std::string::npos)
+        << error.what();
+  }
 }
 
 }  // namespace

@@ -233,6 +233,19 @@ TEST_F(Compressed, DirectoriesAndPatternsExpandToTheirFiles) {
             std::string::npos);
 }
 
+TEST_F(Compressed, AParquetFileInsideIsNamed) {
+  const std::string content = "PAR1" + some_text(3000, 7);
+  for (const auto& [packed, tool] :
+       std::map<std::string, std::string>{{gzip(content), "gunzip"}, {zstd(content), "zstd -d"}}) {
+    const std::string told = error_of(file("in.parquet.gz", packed), ErrorKind::data);
+    EXPECT_NE(told.find("in.parquet.gz is a Parquet file that was compressed as a whole. "
+                        "Decompress it, for example with " +
+                        tool),
+              std::string::npos)
+        << told;
+  }
+}
+
 TEST_F(Compressed, AnArrayIsFoundInsideACompressedFileToo) {
   for (const std::string& content : {gzip("[{\"text\": \"a\"}]"), zstd(" \n[1]")}) {
     const std::string path = file("array.jsonl", content);

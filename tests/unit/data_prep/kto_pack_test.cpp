@@ -66,9 +66,9 @@ TEST_F(KtoPack, EveryFormOfARecordBecomesTheSameDocument) {
   const SortedJson expected =
       document({{"prompt", "Why?"}, {"completion", "Yes"}, {"label", true}});
   EXPECT_EQ(set_->manifest().record_format, "kto");
-  EXPECT_EQ(trained(expected["chosen"]), "<think>\n\n</think>\n\nYes<|im_end|>");
-  EXPECT_EQ(trained(expected["rejected"]), "");
-  EXPECT_EQ(expected["rejected"]["ids"].size(), expected["prompt_len"]);
+  EXPECT_EQ(trained(expected["desirable"]), "<think>\n\n</think>\n\nYes<|im_end|>");
+  EXPECT_EQ(trained(expected["undesirable"]), "");
+  EXPECT_EQ(expected["undesirable"]["ids"].size(), expected["prompt_len"]);
   const SortedJson conversation = talk({"Why?", "Yes"});
   const SortedJson shared = {{{"from", "human"}, {"value", "Why?"}},
                              {{"from", "gpt"}, {"value", "Yes"}}};
@@ -79,15 +79,30 @@ TEST_F(KtoPack, EveryFormOfARecordBecomesTheSameDocument) {
       {{"instruction", "Why?"}, {"input", ""}, {"output", "Yes"}, {"kto_tag", true}}};
   for (const SortedJson& record : records) {
     const SortedJson found = document(record);
-    EXPECT_EQ(found["chosen"], expected["chosen"]) << record;
-    EXPECT_EQ(found["rejected"], expected["rejected"]) << record;
+    EXPECT_EQ(found["desirable"], expected["desirable"]) << record;
+    EXPECT_EQ(found["undesirable"], expected["undesirable"]) << record;
   }
 }
 
-TEST_F(KtoPack, AnUndesirableAnswerIsTheRejectedSide) {
+TEST_F(KtoPack, AnUndesirableAnswerIsNoDesirableOne) {
   const SortedJson found = document({{"prompt", "Why?"}, {"completion", "No"}, {"label", false}});
-  EXPECT_EQ(trained(found["chosen"]), "");
-  EXPECT_EQ(trained(found["rejected"]), "<think>\n\n</think>\n\nNo<|im_end|>");
+  EXPECT_EQ(trained(found["desirable"]), "");
+  EXPECT_EQ(trained(found["undesirable"]), "<think>\n\n</think>\n\nNo<|im_end|>");
+}
+
+TEST_F(KtoPack, InspectShowsTheLabeledAnswerAndItsLength) {
+  const SortedJson counts =
+      pack_lines("kto", {labeled("Why?", "Yes", true), labeled("Why?", "No, it is not so", false)});
+  const std::vector<std::uint64_t> lengths{line(0)["desirable"]["ids"].size(),
+                                           line(1)["undesirable"]["ids"].size()};
+  EXPECT_EQ(counts["lengths"]["shortest"], lengths[0]);
+  EXPECT_EQ(counts["lengths"]["mean"], static_cast<double>(lengths[0] + lengths[1]) / 2);
+  const std::string text = inspect_text(*set_);
+  EXPECT_NE(text.find("\nanswers         of at most 64 tokens"), std::string::npos) << text;
+  EXPECT_NE(text.find("tokens of a document\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("--- desirable\n"), std::string::npos) << text;
+  for (const char* other : {"--- undesirable", "chosen", "rejected", "of a pair"})
+    EXPECT_EQ(text.find(other), std::string::npos) << text;
 }
 
 TEST_F(KtoPack, OnlyTheLastAnswerIsTrained) {
@@ -95,7 +110,7 @@ TEST_F(KtoPack, OnlyTheLastAnswerIsTrained) {
                              {"label", true}};
   pack_lines("kto", {record.dump()}, [](PackConfig& config) { config.seq_len = 128; });
   const SortedJson found = line(0);
-  EXPECT_EQ(trained(found["chosen"]), "<think>\n\n</think>\n\nYes<|im_end|>");
+  EXPECT_EQ(trained(found["desirable"]), "<think>\n\n</think>\n\nYes<|im_end|>");
 }
 
 TEST_F(KtoPack, MalformedRecordsNameTheField) {
@@ -121,7 +136,7 @@ TEST_F(KtoPack, OwnFieldsAndTheFormAreOptions) {
   const std::string line_of_own = R"({"q": "Why?", "a": "Yes", "good": false})";
   pack_lines("kto", {line_of_own},
              [](PackConfig& config) { config.documents.chat.record_fields = "q,a,good"; });
-  EXPECT_EQ(trained(line(0)["rejected"]), "<think>\n\n</think>\n\nYes<|im_end|>");
+  EXPECT_EQ(trained(line(0)["undesirable"]), "<think>\n\n</think>\n\nYes<|im_end|>");
   pack_lines("kto", {labeled("Why?", "Yes", true)},
              [](PackConfig& config) { config.documents.chat.record_format = "kto"; });
   EXPECT_EQ(set_->num_documents(), 1U);
@@ -135,7 +150,7 @@ TEST_F(KtoPack, AnAnswerThatIsCutKeepsATarget) {
   EXPECT_EQ(found["dropped"], 1);
   EXPECT_EQ(found["dropped_long"], 1) << "the prompt fills the length";
   EXPECT_EQ(found["cut_answers"], 1);
-  EXPECT_EQ(line(1)["rejected"]["ids"].size(), 64U);
+  EXPECT_EQ(line(1)["undesirable"]["ids"].size(), 64U);
 }
 
 TEST_F(KtoPack, TrainsAtAShorterLengthLikeASetOfThatLength) {
@@ -154,7 +169,7 @@ TEST_F(KtoPack, ABatchHasOneAnswerOfEachSampleAndTheMismatchedOne) {
   EXPECT_EQ(batch.num_pairs, 3);
   EXPECT_EQ(batch.mismatched->num_pairs, 3);
   EXPECT_EQ(batch.mismatched->pair_keys, batch.pair_keys);
-  const std::vector<const char*> sides{"chosen", "rejected", "chosen"};
+  const std::vector<const char*> sides{"desirable", "undesirable", "desirable"};
   for (std::uint64_t i = 0; i < 3; ++i) {
     const int side = i == 1 ? 1 : 0;
     const auto own = static_cast<int>(2 * i) + side;

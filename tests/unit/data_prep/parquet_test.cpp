@@ -277,6 +277,7 @@ TEST_F(Parquet, DamageNamesTheFileAndTheRow) {
        {std::size_t{4}, std::size_t{11}, good.size() / 2, good.size() - 1}) {
     const std::string cut = damaged(good.substr(0, size));
     EXPECT_NE(cut.find("in.parquet: the Parquet file is damaged"), std::string::npos) << cut;
+    EXPECT_EQ(cut.find(".. Write"), std::string::npos) << cut;
   }
   for (std::size_t i = 4; i < good.size(); i += 41) {  // no damage may end the process
     bytes = good;
@@ -294,6 +295,8 @@ TEST_F(Parquet, InvalidRowsAreNamedAsRows) {
   const data::TokenSet tokens = data::TokenSet::open(set);
   EXPECT_EQ(tokens.manifest().bad,
             (std::vector<std::string>{"in.parquet:1: field 'text' is null"}));
+  EXPECT_EQ(first_invalid(tokens.manifest()),
+            "; the first (FILE:ROW): in.parquet:1: field 'text' is null");
   const DocumentLocation last = find_line(tokens, 2);
   EXPECT_EQ(document_text(tokens, last, 100).substr(0, 23), "from in.parquet, row 2;");
   EXPECT_EQ(Json::parse(document_json(tokens, last))["position"], "row");

@@ -172,6 +172,20 @@ TEST_F(PromptPack, LongPromptsAreDroppedAndInvalidRecordsAreNamed) {
       << bad[3];
 }
 
+TEST_F(PromptPack, ATextPromptIsRecognizedWhateverItsOtherFieldsAre) {
+  ::testing::internal::CaptureStderr();
+  for (const char* field : {"answer", "response", "output", "text", "label", "completion"})
+    pack_lines("rl", {SortedJson{{"prompt", "Why?"}, {field, "42"}}.dump()});
+  pack_lines("rl", {R"({"question": "Why?"})", R"({"prompt": "Why?", "answer": "42"})"});
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(log.find("no known record form"), std::string::npos) << log;
+  // A record of another kind is still not called a prompt because of one field.
+  EXPECT_EQ(error_of(R"({"prompt": "Why?", "answer": "42"})",
+                     [](PackConfig& config) { config.documents.kind = "sft"; })
+                .find("--kind rl packs"),
+            std::string::npos);
+}
+
 TEST_F(PromptPack, RefusesOptionsThatDoNotApply) {
   const auto error = [&](const std::function<void(PackConfig&)>& change) {
     return error_of(R"({"prompt": "Why?"})", change);

@@ -150,6 +150,29 @@ TEST(Schedule, ADecayThatBeganBeforeTheStartIsNamed) {
             std::string::npos);
 }
 
+TEST(Schedule, ATenthOfFewStepsIsNoDecayAndIsNamed) {
+  OptimConfig config = with("wsd", 0);
+  config.decay_steps = kTenthOfSteps;
+
+  EXPECT_EQ(decay_note(config, 9, 0),
+            "optim.schedule = wsd has no decay: optim.decay_steps = -1, and train.steps = 9, of "
+            "which a tenth is less than one step. Set optim.decay_steps for a decay, or to 0");
+  EXPECT_EQ(decay_note(config, 10, 0), "");
+  config.decay_steps = 0;
+  EXPECT_EQ(decay_note(config, 9, 0), "") << "no decay was asked for";
+}
+
+TEST(Schedule, NotesShowRoundedRates) {
+  OptimConfig config = with("wsd", 0);
+  config.lr = 1e-4 / 3;
+  config.min_lr = 0;
+  config.decay_steps = 7;
+  EXPECT_TRUE(decay_note(config, 10, 5).ends_with("learning rate 1.905e-05"))
+      << decay_note(config, 10, 5);
+  config = with("cosine", 7);
+  EXPECT_TRUE(warmup_note(config, 3).ends_with("reaches 0.4286 of 1")) << warmup_note(config, 3);
+}
+
 TEST(Schedule, MiniMindStartsAtElevenTenthsInV2AndBelowOneInV3) {
   const double pi = std::numbers::pi;
 

@@ -158,5 +158,22 @@ TEST(UpdateFacts, AMessageBetweenStagesIsTheResidualStreamOfARank) {
   EXPECT_EQ(facts_of(small_model(), kBf16, parallel, 6).stream_bytes(), 2 * 48 / 3 / 2 * 96 * 2);
 }
 
+TEST(RankUnits, ARewardHeadIsAUnitOfTheLastStage) {
+  parallel::ParallelConfig parallel;
+  parallel.pp = 2;
+  UpdateFacts facts = facts_of(small_model(), kFp32, parallel, 2);
+  facts.micro_steps = 2;
+  UpdateFacts reward = facts;
+  reward.reward_head = true;
+  EXPECT_EQ(rank_units(reward, 0).elements, rank_units(facts, 0).elements);
+  std::vector<std::int64_t> expected = rank_units(facts, 1).elements;
+  expected.push_back(128);  // 96 weights, padded to a multiple of 64
+  EXPECT_EQ(rank_units(reward, 1).elements, expected);
+  EXPECT_EQ(memory_formula(reward, 1).weight_bytes - memory_formula(facts, 1).weight_bytes,
+            128 * 4);
+  EXPECT_EQ(checkpoint_bytes(reward) - checkpoint_bytes(facts), 96 * 4 * 3)
+      << "the weights and two tensors of optimizer state";
+}
+
 }  // namespace
 }  // namespace trireme::train

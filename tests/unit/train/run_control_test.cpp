@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "comm/launchers.hpp"
@@ -82,7 +84,22 @@ TEST(CancelVote, ShortWorkHasNoVote) {
   });
 }
 
-// This class comes before the tests of signals, because the process remembers a raised signal.
+/// Runs `body` in a process of its own, because a process remembers a raised signal: later tests
+/// would be asked to stop.
+void in_child(const std::function<void()>& body) {
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    body();
+    std::fflush(nullptr);
+    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
 class StopRequestsTest : public Scratch {};
 
 TEST_F(StopRequestsTest, ALimitThatWasMovedIsAskedForBeforeAStop) {
@@ -105,7 +122,28 @@ TEST_F(StopRequestsTest, ALimitThatWasMovedIsAskedForBeforeAStop) {
   EXPECT_TRUE(silent.poll().stop) << "no answer: the limit that is known counts";
 }
 
-TEST(Signals, AreRememberedNotObeyed) {
+TEST_F(StopRequestsTest, AProfileRequestThatCannotBeRemovedIsNamedOnce) {
+  TimeLimit limit(unix_time_s() + 3600, 0);
+  StopRequests requests({at("run")}, true, limit, [] { return std::nullopt; });
+  std::filesystem::create_directories(at("run/PROFILE/inner"));
+  const auto poll_later = [&] {
+    ::usleep(600'000);  // a look at the directory is due after 0.5 s
+    (void)requests.poll();
+    ::usleep(100'000);
+    return requests.poll().profile;
+  };
+  EXPECT_TRUE(poll_later());
+  EXPECT_FALSE(requests.take_profile_request());
+  EXPECT_FALSE(poll_later()) << "the directory requests no second profile";
+  std::filesystem::remove_all(at("run/PROFILE"));
+  EXPECT_FALSE(poll_later());
+  std::ofstream(at("run/PROFILE")) << "ranks=0";
+  EXPECT_TRUE(poll_later());
+  EXPECT_EQ(requests.take_profile_request(), "ranks=0");
+  EXPECT_FALSE(std::filesystem::exists(at("run/PROFILE")));
+}
+
+void raise_signals() {
   install_stop_signals(comm::launched_rank(environ));
   EXPECT_EQ(stop_signal(), 0);
   EXPECT_NO_THROW(throw_if_stop_requested());
@@ -127,6 +165,11 @@ TEST(Signals, AreRememberedNotObeyed) {
   ::raise(SIGTERM);  // a second signal does not end the process at once
   EXPECT_EXIT(::raise(SIGINT), ::testing::ExitedWithCode(130), "SIGINT: .*ends at once with 130");
   EXPECT_THROW(throw_if_stop_requested(), StoppedEarly);
+}
+
+TEST(Signals, AreRememberedNotObeyed) {
+  in_child(raise_signals);
+  EXPECT_EQ(stop_signal(), 0) << "a raised signal does not reach the other tests";
 }
 
 TEST(TimeLimit, LeavesTimeForTwoStepsTwoSavesAndTheExit) {

@@ -2,15 +2,21 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 
+#include "checkpoint/format/model_head.hpp"
 #include "checkpoint/format/model_values.hpp"
+#include "checkpoint/save/save.hpp"
+#include "comm/self/self_communicator.hpp"
 #include "core/error.hpp"
+#include "core/join.hpp"
 #include "support/optim_keys.hpp"
 #include "train/start/run_length.hpp"
 #include "train/start/run_request.hpp"
 #include "train/start/weights_start.hpp"
 #include "train/state/resume.hpp"
+#include "unit/core/scratch.hpp"
 
 namespace trireme::train {
 namespace {
@@ -231,6 +237,114 @@ TEST(WeightsStart, TheRoutersLossMayBeLeftOutButItsBiasIsAWeight) {
   };
   EXPECT_NO_THROW(starts_with("none"));
   EXPECT_THROW(starts_with("bias"), Error);
+}
+
+/// The start of a new run from a checkpoint of step 5.
+class BranchTest : public Scratch {
+ protected:
+  /// Writes a checkpoint of a run with these keys.
+  void save(const std::vector<std::pair<const char*, const char*>>& given,
+            const std::string& head = "") {
+    RunConfig config;
+    RunValues values;
+    values.config = config_texts(*run_keys(config, given));
+    values.task = "pretrain";
+    values.step = 5;
+    values.update = 5;
+    if (!head.empty()) values.model[checkpoint::kHeadValue] = head;
+    const checkpoint::StateDict state{{}, values.to_values(), {}};
+    std::filesystem::remove_all(at("checkpoints"));
+    place_ = checkpoint::save_checkpoint(at("checkpoints"), 5, state, world_, {"run", true});
+  }
+
+  /// Starts a run of the task `name` from the checkpoint. Returns the problems of its keys.
+  std::string start(const std::vector<std::pair<const char*, const char*>>& given,
+                    const char* name = "pretrain") {
+    const auto row = std::ranges::find(task_rows(), name, &TaskRow::name);
+    task_ = row->make();
+    keys_.reset();  // refers to the configuration
+    config_ = std::make_unique<RunConfig>();
+    keys_ = make_run_keys(*config_, task_->section());
+    keys_->set("checkpoint.resume", place_.string(), "--resume");
+    for (const auto& [key, value] : given) keys_->set(key, value, formatted("--{}", key));
+    const RunStart begun = read_start(*config_, *keys_, job::RunDirectory{at("branch")}, world_);
+    finish_task_keys(*task_, name, *config_, *keys_, begun);
+    return joined(keys_->problems().lines(), "\n");
+  }
+
+  comm::SelfCommunicator world_;
+  std::filesystem::path place_;
+  std::unique_ptr<Task> task_;
+  std::unique_ptr<RunConfig> config_;
+  std::unique_ptr<config::ConfigSet> keys_;
+};
+
+TEST_F(BranchTest, AnotherScheduleDropsTheKeysOfTheEarlierOne) {
+  save({{"optim.schedule", "wsd"},
+        {"optim.decay_steps", "7"},
+        {"optim.decay_shape", "sqrt"},
+        {"optim.warmup_steps", "3"},
+        {"optim.lr", "0.5"}});
+  EXPECT_EQ(start({{"optim.schedule", "cosine"}}), "");
+  EXPECT_EQ(config_->optim.decay_steps, optim::kTenthOfSteps);
+  EXPECT_EQ(config_->optim.warmup_steps, 3);
+  EXPECT_EQ(config_->optim.lr, 0.5);
+  EXPECT_EQ(start({{"optim.schedule", "piecewise"}, {"optim.points", "0:0,10:0.25"}}), "");
+  EXPECT_EQ(config_->optim.warmup_steps, 0);
+  EXPECT_EQ(config_->optim.lr, 0.25);
+  EXPECT_EQ(start({{"optim.schedule", "wsd"}}), "");
+  EXPECT_EQ(config_->optim.decay_steps, 7) << "the same schedule keeps its keys";
+  EXPECT_EQ(config_->optim.decay_shape, "sqrt");
+  EXPECT_EQ(start({}), "");
+  EXPECT_EQ(config_->optim.decay_steps, 7);
+
+  save({{"optim.schedule", "piecewise"}, {"optim.points", "0:0,10:0.25"}});
+  EXPECT_EQ(start({{"optim.schedule", "constant"}}), "");
+  EXPECT_EQ(config_->optim.points, "");
+  EXPECT_EQ(config_->optim.lr, 0.25);
+}
+
+TEST_F(BranchTest, ARewardModelStartsOnlyItsOwnTask) {
+  save({}, "reward");
+  for (const char* name : {"pretrain", "sft", "dpo", "kto"}) {
+    try {
+      (void)start({}, name);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::usage);
+      EXPECT_TRUE(
+          std::string_view(error.what()).starts_with(cat(place_.string(), " is a reward model")))
+          << error.what();
+      EXPECT_NE(std::string_view(error.what()).find("trireme eval --reward"), std::string::npos);
+    }
+  }
+  EXPECT_NO_THROW((void)start({}, "reward"));
+}
+
+TEST(RunKeys, AMarginOfAnotherLossIsNamed) {
+  const auto warnings = [](const char* loss, const char* gamma) {
+    const auto row = std::ranges::find(task_rows(), "dpo", &TaskRow::name);
+    const std::unique_ptr<Task> task = row->make();
+    RunConfig config;
+    const std::unique_ptr<config::ConfigSet> keys = make_run_keys(config, task->section());
+    keys->set("dpo.loss", loss, "--dpo.loss");
+    keys->set("dpo.gamma", gamma, "--dpo.gamma");
+    task->choose_defaults(*keys);
+    return joined(keys->warnings(), "\n");
+  };
+  EXPECT_EQ(warnings("sigmoid", "0.5"),
+            "dpo.gamma = 0.5 has no effect: only dpo.loss = simpo uses it, and this run has "
+            "dpo.loss = sigmoid");
+  EXPECT_EQ(warnings("orpo", "1"), "");
+  EXPECT_EQ(warnings("simpo", "0.5"), "");
+}
+
+TEST(RunLength, TheLogShowsTheTokensOfEveryPhase) {
+  const data::BatchPhases phases(std::string("0:4,2:8,5:16"));
+  EXPECT_EQ(tokens_per_step(phases, 0, 6, 64),
+            "256 tokens per step, 512 after step 2, 1.0k after step 5");
+  EXPECT_EQ(tokens_per_step(phases, 2, 5, 64), "512 tokens per step");
+  EXPECT_EQ(tokens_per_step(data::BatchPhases(8), 0, 6, 64), "512 tokens per step");
 }
 
 }  // namespace

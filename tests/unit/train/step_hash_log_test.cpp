@@ -320,6 +320,12 @@ TEST_F(ContinuationTest, AnotherOrderOfSumsIsWithinRounding) {
   expect({"does not say", "from step 4 on"});
 }
 
+TEST_F(ContinuationTest, OtherGathersAndCheckpointingAreExact) {
+  config_.parallel.recompute = "full";
+  config_.parallel.zero_prefetch = 3;
+  EXPECT_EQ(describe().find("exact: "), 0U) << describe();
+}
+
 TEST_F(ContinuationTest, OtherMicroBatchesAreAnotherAuxiliaryLossOfExperts) {
   fingerprint_["layout"] = "ranks 2, micro_batch 2";
   config_.train.micro_batch = 2;

@@ -162,6 +162,8 @@ TEST(ChatTemplate, RefusesUnknownNames) {
     EXPECT_NE(std::string(error.what())
                   .find("there is no chat template chatlm; it must be one of: minimind-v1"),
               std::string::npos);
+    EXPECT_TRUE(std::string_view(error.what()).ends_with("; did you mean 'chatml'?"))
+        << error.what();
   }
 }
 

@@ -1,0 +1,15 @@
+# trireme_first_library(OUT NAME PREFIX...): the first NAME.so* under the prefixes, in lib, lib64 or the prefix itself.
+# A wheel has libnccl.so.2 but no libnccl.so, which find_library would not see.
+function(trireme_first_library out name)
+  foreach(prefix ${ARGN})
+    foreach(directory ${prefix}/lib ${prefix}/lib64 ${prefix}/lib/${CMAKE_LIBRARY_ARCHITECTURE} ${prefix})
+      file(GLOB files ${directory}/${name}.so ${directory}/${name}.so.*)
+      if(files)
+        list(GET files 0 file)
+        set(${out} ${file} PARENT_SCOPE)
+        return()
+      endif()
+    endforeach()
+  endforeach()
+  set(${out} "" PARENT_SCOPE)
+endfunction()
