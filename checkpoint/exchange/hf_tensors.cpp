@@ -22,14 +22,15 @@ void add_block(const model::ModelConfig& config, std::int64_t layer,
     add((module + ".up_proj.weight").c_str(), {width, hidden});
     add((module + ".down_proj.weight").c_str(), {hidden, width});
   };
-  add("input_layernorm.weight", {hidden});
+  if (config.pre_norms) add("input_layernorm.weight", {hidden});
   add("self_attn.q_proj.weight", {queries, hidden});
   add("self_attn.k_proj.weight", {keys, hidden});
   add("self_attn.v_proj.weight", {keys, hidden});
   add("self_attn.o_proj.weight", {hidden, queries});
-  if (config.qk_norm) add("self_attn.q_norm.weight", {config.head_dim});
-  if (config.qk_norm) add("self_attn.k_norm.weight", {config.head_dim});
-  add("post_attention_layernorm.weight", {hidden});
+  const bool whole = config.qk_norm_whole;
+  if (config.qk_norm) add("self_attn.q_norm.weight", {whole ? queries : config.head_dim});
+  if (config.qk_norm) add("self_attn.k_norm.weight", {whole ? keys : config.head_dim});
+  if (config.pre_norms) add("post_attention_layernorm.weight", {hidden});
   const model::MoeConfig& moe = config.moe;
   if (config.qkv_bias) {
     add("self_attn.q_proj.bias", {queries});

@@ -3,8 +3,8 @@
 
 #include "checkpoint/hf/hf_family.hpp"
 
-/// Gemma 3 (text). The file stores the weights of norms minus 1. Layers with a window have rotary
-/// frequencies of their own.
+/// Gemma 2, and Gemma 3 (text). The file stores the weights of norms minus 1. In Gemma 3, layers
+/// with a window have rotary frequencies of their own. Gemma 2 has soft-caps and no QK norm.
 namespace trireme::checkpoint {
 namespace {
 
@@ -23,8 +23,10 @@ double local_theta(const Json& config, HfReader& reader) {
   return reader.number(local, "rope_theta", theta);
 }
 
-void read_gemma3(const Json& config, HfReader& reader, model::ModelConfig& model) {
-  model.qk_norm = true;
+/// Reads the keys of both families. Every `pattern`-th layer has no window.
+void read_gemma(const Json& config, HfReader& reader, std::int64_t pattern,
+                model::ModelConfig& model) {
+  reader.mark("hidden_act");  // published files have this key, which transformers does not read
   model.post_norms = true;
   model.embedding_scale = std::sqrt(static_cast<double>(model.hidden_size));
   read_attention_bias(reader, model);
@@ -32,16 +34,30 @@ void read_gemma3(const Json& config, HfReader& reader, model::ModelConfig& model
   model.attention_scale_dim = scale == model.head_dim ? 0 : scale;
   const bool is_null = config.contains("sliding_window") && config.at("sliding_window").is_null();
   const std::int64_t window = is_null ? 0 : reader.size("sliding_window", 4096);
-  const std::int64_t pattern = reader.size("sliding_window_pattern", 6);
   std::vector<bool> windows;
   for (std::int64_t layer = 0; layer < model.num_layers; ++layer)
     windows.push_back(pattern == 0 || (layer + 1) % pattern != 0);
   read_layer_windows(config, reader, window, windows, model);
+}
+
+void read_gemma2(const Json& config, HfReader& reader, model::ModelConfig& model) {
+  read_gemma(config, reader, 2, model);
+  const auto softcap = [&](const char* key, double fallback) {
+    const auto found = config.find(key);  // null: off
+    return found != config.end() && found->is_null() ? 0 : reader.number(config, key, fallback);
+  };
+  model.attention_softcap = softcap("attn_logit_softcapping", 50.0);
+  model.logit_softcap = softcap("final_logit_softcapping", 30.0);
+}
+
+void read_gemma3(const Json& config, HfReader& reader, model::ModelConfig& model) {
+  model.qk_norm = true;
+  read_gemma(config, reader, reader.size("sliding_window_pattern", 6), model);
   reader.mark("rope_local_base_freq");
   if (model.sliding_window > 0) model.local_rope_theta = local_theta(config, reader);
 }
 
-void write_gemma3(const model::ModelConfig& model, Json& json) {
+void write_gemma(const model::ModelConfig& model, Json& json) {
   json["hidden_activation"] = json.at("hidden_act");
   json.erase("hidden_act");
   json["attention_bias"] = model.qkv_bias;
@@ -49,6 +65,18 @@ void write_gemma3(const model::ModelConfig& model, Json& json) {
       model.attention_scale_dim > 0 ? model.attention_scale_dim : model.head_dim;
   put_window(model, json);
   put_layer_types(model, json);
+  json["use_bidirectional_attention"] = false;
+}
+
+void write_gemma2(const model::ModelConfig& model, Json& json) {
+  write_gemma(model, json);
+  const auto softcap = [](double value) { return value > 0 ? Json(value) : Json(nullptr); };
+  json["attn_logit_softcapping"] = softcap(model.attention_softcap);
+  json["final_logit_softcapping"] = softcap(model.logit_softcap);
+}
+
+void write_gemma3(const model::ModelConfig& model, Json& json) {
+  write_gemma(model, json);
   const double local = model.local_rope_theta > 0 ? model.local_rope_theta : model.rope_theta;
   json["rope_local_base_freq"] = local;  // transformers 4
   json["rope_parameters"] = {
@@ -56,30 +84,50 @@ void write_gemma3(const model::ModelConfig& model, Json& json) {
       {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", local}}}};
   json["final_logit_softcapping"] = nullptr;
   json["attn_logit_softcapping"] = nullptr;
-  json["use_bidirectional_attention"] = false;
+}
+
+std::vector<RenamedPart> norm_names() {
+  return {{".post_attention_layernorm.", ".pre_feedforward_layernorm."},
+          {".attention_output_norm.", ".post_attention_layernorm."},
+          {".mlp_output_norm.", ".post_feedforward_layernorm."}};
 }
 
 }  // namespace
 
+const Family& gemma2_family() {
+  static const Family family{.model_type = "gemma2",
+                             .architecture = "Gemma2ForCausalLM",
+                             .defaults = {.num_kv_heads = 4,
+                                          .head_dim = 256,
+                                          .max_positions = 8192,
+                                          .tie_embeddings = true,
+                                          .activation = "gelu_pytorch_tanh"},
+                             .activation_key = "hidden_activation",
+                             .keys = {"attention_bias", "sliding_window", "layer_types",
+                                      "attn_logit_softcapping", "final_logit_softcapping"},
+                             .renamed = norm_names(),
+                             .norm_offset = 1,
+                             .read = read_gemma2,
+                             .write = write_gemma2};
+  return family;
+}
+
 const Family& gemma3_family() {
-  static const Family family{
-      .model_type = "gemma3_text",
-      .architecture = "Gemma3ForCausalLM",
-      .defaults = {.num_kv_heads = 4,
-                   .head_dim = 256,
-                   .max_positions = 131072,
-                   .rope_theta = 1e6,
-                   .tie_embeddings = true,
-                   .activation = "gelu_pytorch_tanh"},
-      .activation_key = "hidden_activation",
-      .keys = {"attention_bias", "sliding_window", "layer_types"},
-      .renamed = {{".post_attention_layernorm.", ".pre_feedforward_layernorm."},
-                  {".attention_output_norm.", ".post_attention_layernorm."},
-                  {".mlp_output_norm.", ".post_feedforward_layernorm."}},
-      .norm_offset = 1,
-      .rope_by_layer_type = true,
-      .read = read_gemma3,
-      .write = write_gemma3};
+  static const Family family{.model_type = "gemma3_text",
+                             .architecture = "Gemma3ForCausalLM",
+                             .defaults = {.num_kv_heads = 4,
+                                          .head_dim = 256,
+                                          .max_positions = 131072,
+                                          .rope_theta = 1e6,
+                                          .tie_embeddings = true,
+                                          .activation = "gelu_pytorch_tanh"},
+                             .activation_key = "hidden_activation",
+                             .keys = {"attention_bias", "sliding_window", "layer_types"},
+                             .renamed = norm_names(),
+                             .norm_offset = 1,
+                             .rope_by_layer_type = true,
+                             .read = read_gemma3,
+                             .write = write_gemma3};
   return family;
 }
 

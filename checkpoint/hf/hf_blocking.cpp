@@ -15,9 +15,15 @@ using Reset = void (*)(model::ModelConfig& config);
 
 /// Each row sets one option, or options that need each other, to the values of a plain model. The
 /// first rows are options that some family has only together with later ones.
-constexpr std::array<Reset, 19> kResets{{
+constexpr std::array<Reset, 23> kResets{{
     [](model::ModelConfig& c) { c.embedding_scale = 1; },
-    [](model::ModelConfig& c) { c.post_norms = false; },
+    [](model::ModelConfig& c) { c.pre_norms = true; },
+    [](model::ModelConfig& c) {
+      c.post_norms = false;
+      c.pre_norms = true;
+    },
+    [](model::ModelConfig& c) { c.attention_softcap = 0; },
+    [](model::ModelConfig& c) { c.logit_softcap = 0; },
     [](model::ModelConfig& c) { c.attention_scale_dim = 0; },
     [](model::ModelConfig& c) { c.local_rope_theta = 0; },
     [](model::ModelConfig& c) {
@@ -29,7 +35,11 @@ constexpr std::array<Reset, 19> kResets{{
     [](model::ModelConfig& c) { c.rope_scaling.clear(); },
     [](model::ModelConfig& c) { c.rotary_dim = 0; },
     [](model::ModelConfig& c) { c.activation = "silu"; },
-    [](model::ModelConfig& c) { c.qk_norm = c.moe.on(); },  // the plain model with experts has it
+    [](model::ModelConfig& c) { c.qk_norm_whole = false; },
+    [](model::ModelConfig& c) {
+      c.qk_norm = c.moe.on();  // the plain model with experts has it
+      c.qk_norm_whole = false;
+    },
     [](model::ModelConfig& c) { c.moe.moe_intermediate_size = c.intermediate_size; },
     [](model::ModelConfig& c) { c.moe.norm_topk_prob = true; },
     [](model::ModelConfig& c) { c.qkv_bias = false; },

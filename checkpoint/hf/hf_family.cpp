@@ -10,9 +10,10 @@
 namespace trireme::checkpoint {
 
 std::span<const Family* const> hf_families() {
-  static const std::array<const Family*, 9> families{
-      &qwen3_family(),   &qwen3_moe_family(), &llama_family(), &mistral_family(), &qwen2_family(),
-      &mixtral_family(), &smollm3_family(),   &phi3_family(),  &gemma3_family()};
+  static const std::array<const Family*, 11> families{
+      &qwen3_family(),  &qwen3_moe_family(), &llama_family(),   &mistral_family(),
+      &qwen2_family(),  &mixtral_family(),   &smollm3_family(), &phi3_family(),
+      &gemma3_family(), &gemma2_family(),    &olmo2_family()};
   return families;
 }
 

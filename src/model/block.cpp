@@ -1,5 +1,6 @@
 #include "model/block.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.hpp"
@@ -94,11 +95,13 @@ Block::Block(parallel::ParamRegistry& registry, const LayerContext& context, std
   declare_lora();
 }
 
-parallel::WeightRef Block::declare_norm(const char* name, std::int64_t size, bool partial) {
+parallel::WeightRef Block::declare_norm(const char* name, std::int64_t size, bool partial,
+                                        const std::optional<parallel::DimSplit>& split) {
   parallel::ParamSpec spec{formatted("{}{}.weight", prefix_of(index_), name),
                            {size},
                            {parallel::InitDistribution::Kind::ones, 1.0}};
   spec.decay = false;
+  spec.split = split;
   spec.partial = partial;
   spec.frozen = context_.lora.on();
   return {registry_.declare(std::move(spec))};
@@ -120,12 +123,12 @@ void Block::declare_base() {
   };
   const BlockSplits splits(c);
   const bool own_tokens = context_.tensor.sequence_parallel();
-  input_norm_ = declare_norm("input_layernorm", c.hidden_size, own_tokens);
+  if (c.pre_norms) input_norm_ = declare_norm("input_layernorm", c.hidden_size, own_tokens);
   qkv_ = {matrix(BlockLinear::q, splits.queries, false), 3};
   matrix(BlockLinear::k, splits.keys, true);
   matrix(BlockLinear::v, splits.keys, true);
   output_ = {matrix(BlockLinear::o, splits.output, false)};
-  post_norm_ = declare_norm("post_attention_layernorm", c.hidden_size, own_tokens);
+  if (c.pre_norms) post_norm_ = declare_norm("post_attention_layernorm", c.hidden_size, own_tokens);
   if (c.moe.in_layer(index_)) {
     experts_ = std::make_unique<Experts>(registry_, context_, index_, prefix);
   } else {
@@ -133,7 +136,13 @@ void Block::declare_base() {
     matrix(BlockLinear::up, splits.width, true);
     down_ = {matrix(BlockLinear::down, splits.down, false)};
   }
-  if (c.qk_norm) {
+  if (c.qk_norm && c.qk_norm_whole) {
+    const auto whole = [&](const char* name, std::int64_t heads, const parallel::DimSplit& split) {
+      return declare_norm(name, heads * c.head_dim, /*partial=*/false, split);
+    };
+    qk_norms_.query = whole("self_attn.q_norm", c.num_heads, splits.queries);
+    qk_norms_.key = whole("self_attn.k_norm", c.num_kv_heads, splits.keys);
+  } else if (c.qk_norm) {
     qk_norms_.query = declare_norm("self_attn.q_norm", c.head_dim, /*partial=*/true);
     qk_norms_.key = declare_norm("self_attn.k_norm", c.head_dim, /*partial=*/true);
   }
@@ -218,12 +227,14 @@ weighted::AdaptersUse Block::use_of(const parallel::Microbatch& batch,
   return use;
 }
 
-RecomputeFn Block::recompute_norm(const at::Tensor& x, parallel::WeightRef norm) const {
+RecomputeFn Block::recompute_norm(const at::Tensor& x,
+                                  const std::optional<parallel::WeightRef>& norm) const {
   if (context_.recompute != parallel::Recompute::selective) return {};
   return [this, norm, kept = x.detach()] {
-    return context_.tensor.whole(
-        ops::rms_norm_forward(kept, registry_.weight(norm), context_.config.norm_eps, context_.path)
-            .y);
+    if (!norm) return context_.tensor.whole(kept);
+    return context_.tensor.whole(ops::rms_norm_forward(kept, registry_.weight(*norm),
+                                                       context_.config.norm_eps, context_.path)
+                                     .y);
   };
 }
 
@@ -235,19 +246,37 @@ RecomputeFn Block::recompute_activation(const at::Tensor& gate_up) const {
 }
 
 at::Tensor Block::project(const parallel::Microbatch& batch, const at::Tensor& x) const {
-  const at::Tensor normed =
-      weighted::rms_norm(x, registry_, input_norm_, context_.config.norm_eps, context_.path);
+  const at::Tensor normed = with_norm(x, input_norm_);
   const at::Tensor qkv = weighted::column_parallel_linear(
       context_.tensor, normed, registry_, qkv_, recompute_norm(x, input_norm_),
       use_of(batch, qkv_adapters_, Fp8Linear::qkv));
   return with_bias(qkv, qkv_bias_);
 }
 
+at::Tensor Block::with_whole_norm(const at::Tensor& qkv) const {
+  const ModelConfig& c = context_.config;
+  if (!c.qk_norm_whole) return qkv;
+  const int rank = context_.tensor.rank();
+  const std::int64_t earlier =
+      rank == 0 ? 0 : local_heads(c, context_.tensor.size(), rank - 1).key.end;
+  const std::int64_t shared =
+      std::clamp<std::int64_t>(earlier - heads_.key.begin, 0, heads_.key.count());
+  return weighted::whole_qk_norm(qkv, context_.tensor, registry_, qk_norms_,
+                                 {.queries = heads_.query.count() * c.head_dim,
+                                  .keys = heads_.key.count() * c.head_dim,
+                                  .first_own = shared * c.head_dim,
+                                  .all_queries = c.num_heads * c.head_dim,
+                                  .all_keys = c.num_kv_heads * c.head_dim,
+                                  .eps = c.norm_eps});
+}
+
 ops::QueryKeyValue Block::split_heads(const parallel::Microbatch& batch,
                                       const at::Tensor& qkv) const {
-  return weighted::qkv_norm_rope(
-      qkv, heads_.query.count(), heads_.key.count(), registry_, qk_norms_,
-      {{}, {}, context_.config.norm_eps, rope(), batch.positions}, context_.path);
+  const bool by_head = !context_.config.qk_norm_whole;
+  return weighted::qkv_norm_rope(with_whole_norm(qkv), heads_.query.count(), heads_.key.count(),
+                                 registry_, by_head ? qk_norms_ : weighted::QkNormWeights{},
+                                 {{}, {}, context_.config.norm_eps, rope(), batch.positions},
+                                 context_.path);
 }
 
 at::Tensor Block::finish(const parallel::Microbatch& batch, const at::Tensor& x,
@@ -260,8 +289,16 @@ at::Tensor Block::finish(const parallel::Microbatch& batch, const at::Tensor& x,
   const at::Tensor attention = residual_dropout(
       context_, batch, with_norm(with_bias(projected, output_bias_), attention_output_norm_),
       index_, kAttentionOutput);
-  const auto [sum, normed] =
-      weighted::add_rms_norm(attention, x, registry_, post_norm_, c.norm_eps, context_.path);
+  at::Tensor sum;
+  at::Tensor normed;
+  if (post_norm_) {
+    const auto out =
+        weighted::add_rms_norm(attention, x, registry_, *post_norm_, c.norm_eps, context_.path);
+    sum = out.sum;
+    normed = out.y;
+  } else {
+    sum = normed = x + attention;
+  }
   return sum + residual_dropout(context_, batch,
                                 with_norm(mlp(batch, sum, normed), mlp_output_norm_), index_,
                                 kMlpOutput);
@@ -309,10 +346,10 @@ at::Tensor Block::plain_attention(const parallel::Microbatch& batch,
   setup.memo = batch.attention;
   const at::Tensor mask =
       ops::attention_mask(setup, batch.rows(), batch.length(), heads.q.device()).unsqueeze(1);
-  const at::Tensor scores = heads.q.matmul(keys.transpose(-2, -1))
-                                .mul(setup.scale)
-                                .masked_fill(mask.logical_not(), -INFINITY);
-  at::Tensor probabilities = scores.softmax(-1);  // [B, heads, T, T]
+  at::Tensor scores = heads.q.matmul(keys.transpose(-2, -1)).mul(setup.scale);
+  if (setup.softcap > 0) scores = scores.div(setup.softcap).tanh().mul(setup.softcap);
+  at::Tensor probabilities =
+      scores.masked_fill(mask.logical_not(), -INFINITY).softmax(-1);  // [B, heads, T, T]
   // One mask per head; the feature index of the mask is the key's position.
   std::vector<at::Tensor> dropped;
   for (std::int64_t head = heads_.query.begin; head < heads_.query.end; ++head) {

@@ -42,9 +42,9 @@ weighted::Adapters declare_adapters(parallel::ParamRegistry& registry, const Lor
                                     std::span<const AdaptedLinear> linears);
 
 /// A transformer block: x + Attention(RMSNorm(x)), then + MLP(RMSNorm(.)), where the MLP is gated,
-/// either one dense MLP or Experts. With GQA, RoPE (rotate-half) and optional QK norm. Weights in
-/// storage order: input norm; q, k, v as one matrix; o; post norm; gate, up as one matrix; down (or
-/// the weights of Experts); q norm, k norm; biases of these matrices; norms of the outputs of
+/// either one dense MLP or Experts. With GQA, RoPE (rotate-half) and optional QK norm. Both norms are
+/// absent if model.pre_norms is false. Weights in storage order: input norm; q, k, v as one matrix;
+/// o; post norm; gate, up as one matrix; down (or the weights of Experts); q norm, k norm; biases of these matrices; norms of the outputs of
 /// attention and MLP. With LoRA these are frozen, and the adapters follow.
 class Block : public Layer {
  public:
@@ -64,7 +64,8 @@ class Block : public Layer {
   void declare_base();
   void declare_biases();
   void declare_post_norms();
-  parallel::WeightRef declare_norm(const char* name, std::int64_t size, bool partial);
+  parallel::WeightRef declare_norm(const char* name, std::int64_t size, bool partial,
+                                   const std::optional<parallel::DimSplit>& split = {});
   void declare_lora();
   /// Returns the settings of one call of a matrix: adapters, their dropout, fp8. `first_feature` is
   /// the global index of this rank's first feature of the adapter input.
@@ -73,6 +74,8 @@ class Block : public Layer {
                                              std::int64_t first_feature = 0) const;
   /// Computes qkv [B, T, (heads + 2 kv_heads) D] from the block input.
   [[nodiscard]] at::Tensor project(const parallel::Microbatch& batch, const at::Tensor& x) const;
+  /// Returns qkv with the norm over all heads, or qkv itself without this norm.
+  [[nodiscard]] at::Tensor with_whole_norm(const at::Tensor& qkv) const;
   [[nodiscard]] ops::QueryKeyValue split_heads(const parallel::Microbatch& batch,
                                                const at::Tensor& qkv) const;
   /// Computes the attention output [B, T, heads D] from qkv.
@@ -95,8 +98,9 @@ class Block : public Layer {
   [[nodiscard]] const ops::RopeTables& rope() const;
   [[nodiscard]] at::Tensor plain_attention(const parallel::Microbatch& batch,
                                            const ops::QueryKeyValue& heads) const;
-  /// Recomputes the norm of x and gathers it, for selective activation checkpointing.
-  [[nodiscard]] RecomputeFn recompute_norm(const at::Tensor& x, parallel::WeightRef norm) const;
+  /// Recomputes the norm of x, or x without a norm, and gathers it, for selective activation checkpointing.
+  [[nodiscard]] RecomputeFn recompute_norm(const at::Tensor& x,
+                                           const std::optional<parallel::WeightRef>& norm) const;
   /// Recomputes the hidden MLP values, for selective activation checkpointing.
   [[nodiscard]] RecomputeFn recompute_activation(const at::Tensor& gate_up) const;
 
@@ -105,10 +109,10 @@ class Block : public Layer {
   ops::Activation activation_;
   LocalHeads heads_;
   parallel::ParamRegistry& registry_;
-  parallel::WeightRef input_norm_;
+  std::optional<parallel::WeightRef> input_norm_;
   parallel::WeightRef qkv_;
   parallel::WeightRef output_;
-  parallel::WeightRef post_norm_;
+  std::optional<parallel::WeightRef> post_norm_;
   parallel::WeightRef gate_up_;  // dense MLP only
   parallel::WeightRef down_;
   std::unique_ptr<Experts> experts_;  // instead of the dense MLP

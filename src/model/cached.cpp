@@ -42,32 +42,41 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& x,
     const at::Tensor y = cached_linear(in, registry_, weight, adapters, step.adapters, path);
     return bias ? y + registry_.weight(*bias) : y;
   };
-  const auto post_norm = [&](const at::Tensor& y, const OptionalWeight& ref) {
+  const auto normed_by = [&](const at::Tensor& y, const OptionalWeight& ref) {
     return ref ? ops::rms_norm_forward(y, registry_.weight(*ref), c.norm_eps, path).y : y;
   };
   const auto norm = [&](parallel::WeightRef ref) { return registry_.weight(ref); };
-  const at::Tensor entered = ops::rms_norm_forward(x, norm(input_norm_), c.norm_eps, path).y;
+  const at::Tensor entered = normed_by(x, input_norm_);
   ops::QkNormRope setup{{}, {}, c.norm_eps, rope(), step.positions};
-  if (qk_norms_.query) {
+  if (qk_norms_.query && !c.qk_norm_whole) {
     setup.q_weight = norm(*qk_norms_.query);
     setup.k_weight = norm(*qk_norms_.key);
   }
-  const ops::QueryKeyValue heads =
-      ops::qkv_norm_rope_forward(linear(entered, qkv_, qkv_adapters_, qkv_bias_).unsqueeze(0),
-                                 heads_.query.count(), heads_.key.count(), setup, path);
+  const ops::QueryKeyValue heads = ops::qkv_norm_rope_forward(
+      with_whole_norm(linear(entered, qkv_, qkv_adapters_, qkv_bias_).unsqueeze(0)),
+      heads_.query.count(), heads_.key.count(), setup, path);
   ops::paged_store(heads.k, heads.v, step.plan, cache, path);
   const ops::PagedPlan& plan = c.has_window(index_) ? step.window_plan : step.plan;
-  at::Tensor attended =
-      ops::paged_attention(heads.q, plan, cache, c.attention_setup(index_).scale, path);
+  at::Tensor attended = ops::paged_attention(heads.q, plan, cache, c.attention_setup(index_).scale,
+                                             path, c.attention_softcap);
   const at::Tensor residual = kept.defined() ? x.index_select(0, kept) : x;
   if (kept.defined()) attended = attended.index_select(0, kept);
-  const auto [sum, normed, rstd] = ops::add_rms_norm_forward(
-      post_norm(linear(attended, output_, output_adapters_, output_bias_), attention_output_norm_),
-      residual, norm(post_norm_), c.norm_eps, path);
-  if (experts_) return sum + post_norm(experts_->forward_cached(normed), mlp_output_norm_);
+  const at::Tensor attention =
+      normed_by(linear(attended, output_, output_adapters_, output_bias_), attention_output_norm_);
+  at::Tensor sum;
+  at::Tensor normed;
+  if (post_norm_) {
+    const auto out =
+        ops::add_rms_norm_forward(attention, residual, norm(*post_norm_), c.norm_eps, path);
+    sum = out.sum;
+    normed = out.y;
+  } else {
+    sum = normed = attention + residual;
+  }
+  if (experts_) return sum + normed_by(experts_->forward_cached(normed), mlp_output_norm_);
   const at::Tensor hidden = ops::gated_forward(
       linear(normed, gate_up_, gate_up_adapters_, gate_up_bias_), activation_, path);
-  return sum + post_norm(linear(hidden, down_, down_adapters_, down_bias_), mlp_output_norm_);
+  return sum + normed_by(linear(hidden, down_, down_adapters_, down_bias_), mlp_output_norm_);
 }
 
 KvCache Transformer::make_cache(std::int64_t num_blocks) const {
@@ -103,7 +112,10 @@ at::Tensor Transformer::hidden_cached(const CachedStep& step, const KvCache& cac
 
 at::Tensor Transformer::logits(const at::Tensor& hidden) const {
   const at::NoGradGuard no_grad;
-  return ops::inference_linear_wide(hidden, registry_.weight(head_), context_.path);
+  const at::Tensor logits =
+      ops::inference_linear_wide(hidden, registry_.weight(head_), context_.path);
+  const double softcap = context_.config.logit_softcap;
+  return softcap > 0 ? logits.div(softcap).tanh_().mul_(softcap) : logits;
 }
 
 }  // namespace trireme::model

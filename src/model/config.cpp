@@ -144,9 +144,12 @@ void check_layers(const char* key, const std::string& text, std::int64_t num_lay
 }
 
 void check_options(const ModelConfig& config, Problems& problems) {
-  const auto not_negative = [&](const char* key, std::int64_t value) {
-    if (value < 0) problems.add(key, value, "must be 0 or more");
+  const auto not_negative = [&](const char* key, auto value) {
+    if (!std::isfinite(static_cast<double>(value)) || value < 0)
+      problems.add(key, value, "must be 0 or more");
   };
+  not_negative("model.attention_softcap", config.attention_softcap);
+  not_negative("model.logit_softcap", config.logit_softcap);
   not_negative("model.sliding_window", config.sliding_window);
   not_negative("model.attention_scale_dim", config.attention_scale_dim);
   check_layers("model.full_attention_layers", config.full_attention_layers, config.num_layers,
@@ -155,6 +158,12 @@ void check_options(const ModelConfig& config, Problems& problems) {
   if (config.sliding_window == 0 && !config.full_attention_layers.empty())
     problems.add("model.full_attention_layers", config.full_attention_layers,
                  "needs a window in the other layers: set model.sliding_window");
+  if (!config.pre_norms && !config.post_norms)
+    problems.add("model.pre_norms", "false", "needs norms of outputs: set model.post_norms");
+  if (!config.pre_norms && config.moe.on())
+    problems.add("model.pre_norms", "false", "is not supported for a model with experts");
+  if (config.qk_norm_whole && !config.qk_norm)
+    problems.add("model.qk_norm_whole", "true", "needs model.qk_norm = true");
   if (config.mlp_bias && config.moe.on())
     problems.add("model.mlp_bias", "true", "is not supported for a model with experts");
 }
@@ -212,7 +221,8 @@ Number count_parameters(const ModelConfig& config, std::int64_t experts) {
   const auto heads = static_cast<Number>(config.num_heads + config.num_kv_heads);
   const auto of = [](bool has, Number count) { return has ? count : Number{0}; };
   const auto queries = static_cast<Number>(config.num_heads) * D;
-  const Number attention = 2 * H * D * heads + of(config.qk_norm, 2 * D) +
+  const Number attention = 2 * H * D * heads +
+                           of(config.qk_norm, config.qk_norm_whole ? heads * D : 2 * D) +
                            of(config.qkv_bias, 2 * heads * D - queries) +
                            of(config.attention_output_bias, H) + of(config.post_norms, 2 * H);
   const MoeConfig& moe = config.moe;
@@ -224,7 +234,7 @@ Number count_parameters(const ModelConfig& config, std::int64_t experts) {
           (static_cast<Number>(experts) * static_cast<Number>(moe.moe_intermediate_size) +
            static_cast<Number>(moe.shared_width()));
   return V * H * (config.tie_embeddings ? 1 : 2) +
-         static_cast<Number>(config.num_layers) * (attention + 2 * H) +
+         static_cast<Number>(config.num_layers) * (attention + of(config.pre_norms, 2 * H)) +
          dense * (3 * H * ffn + of(config.mlp_bias, 2 * ffn + H)) + with_experts * of_moe + H;
 }
 
@@ -302,7 +312,8 @@ std::string matching_preset(const ModelConfig& config) {
                       c.rope_scaling, c.norm_eps, c.moe.on() ? c.moe : MoeConfig{}, c.qkv_bias,
                       c.attention_output_bias, c.mlp_bias, c.post_norms, c.sliding_window,
                       c.full_attention_layers, c.attention_scale_dim, c.embedding_scale,
-                      c.local_rope_theta, c.rotary_dim, c.no_rope_layers);
+                      c.local_rope_theta, c.rotary_dim, c.no_rope_layers, c.qk_norm_whole,
+                      c.pre_norms, c.attention_softcap, c.logit_softcap);
   };
   for (const Preset& preset : kPresets) {
     ModelConfig named = model_preset(preset.name);
@@ -344,7 +355,8 @@ ops::AttentionSetup ModelConfig::attention_setup(std::int64_t layer, ops::RowBou
   const std::int64_t dim = attention_scale_dim > 0 ? attention_scale_dim : head_dim;
   return {.scale = 1.0 / std::sqrt(static_cast<double>(dim)),
           .bounds = std::move(bounds),
-          .window = has_window(layer) ? sliding_window : 0};
+          .window = has_window(layer) ? sliding_window : 0,
+          .softcap = attention_softcap};
 }
 
 std::int64_t ModelConfig::keys_of_last_query(std::int64_t seq_len) const {

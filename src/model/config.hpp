@@ -30,13 +30,17 @@ struct ModelConfig {
   std::int64_t max_seq_len = 32768;
   bool tie_embeddings = true;
   bool qk_norm = true;
+  bool qk_norm_whole = false;  // one norm over all heads
   bool qkv_bias = false;
   bool attention_output_bias = false;
   bool mlp_bias = false;
+  bool pre_norms = true;
   bool post_norms = false;
   std::int64_t sliding_window = 0;       // 0: every query sees all earlier keys of its document
   std::string full_attention_layers;     // layers without the window, see layer_list.hpp
   std::int64_t attention_scale_dim = 0;  // 0: head_dim
+  double attention_softcap = 0;          // 0: none
+  double logit_softcap = 0;              // 0: none
   double embedding_scale = 1.0;
   std::string activation = "silu";  // value for checkpoints that do not store it
   double rope_theta = 1e6;
@@ -69,10 +73,15 @@ struct ModelConfig {
     visit("max_seq_len", self.max_seq_len, "maximum sequence length");
     visit("tie_embeddings", self.tie_embeddings, "use the embedding as the output matrix");
     visit("qk_norm", self.qk_norm, "RMSNorm on each query and key head (Qwen3)");
+    visit(
+        "qk_norm_whole", self.qk_norm_whole,
+        "the RMSNorm of qk_norm is over all query heads together, and over all key heads (OLMo 2)");
     visit("qkv_bias", self.qkv_bias, "add a bias to queries, keys and values (Qwen2)");
     visit("attention_output_bias", self.attention_output_bias,
           "add a bias to the attention output");
     visit("mlp_bias", self.mlp_bias, "add a bias to gate, up and down of the MLP");
+    visit("pre_norms", self.pre_norms,
+          "RMSNorm on the inputs of attention and MLP; false needs post_norms (OLMo 2)");
     visit("post_norms", self.post_norms,
           "RMSNorm on the outputs of attention and MLP before they are added (Gemma 3)");
     visit("sliding_window", self.sliding_window,
@@ -81,6 +90,11 @@ struct ModelConfig {
           "layers without the sliding window, as a list from 0: 5,11");
     visit("attention_scale_dim", self.attention_scale_dim,
           "attention scores are divided by the square root of this number; 0: head_dim");
+    visit("attention_softcap", self.attention_softcap,
+          "attention scores s become c * tanh(s / c) with this c, without fast attention kernels "
+          "(Gemma 2); 0: off");
+    visit("logit_softcap", self.logit_softcap,
+          "logits l become c * tanh(l / c) with this c (Gemma 2); 0: off");
     visit("embedding_scale", self.embedding_scale, "factor of the embedding output");
     visit("activation", self.activation, "activation function of the MLP gate");
     visit("rope_theta", self.rope_theta, "base of the rotary frequencies");

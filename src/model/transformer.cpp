@@ -70,6 +70,7 @@ parallel::ParamId Transformer::declare_table(parallel::ParamSpec::Table table,
   spec.split = parallel::DimSplit{0};
   spec.frozen = context_.lora.on();
   spec.copies = copies;
+  if (is_head || config.tie_embeddings) spec.softcap = config.logit_softcap;
   return registry_.declare(std::move(spec));
 }
 

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "model/lora/low_rank.hpp"
+#include "model/weight_source.hpp"
 #include "ops/rms_norm.hpp"
 #include "parallel/tensor/token_products.hpp"
 
@@ -12,36 +13,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
-
-/// A weight as backward finds it again. The registry outlives every graph that uses it.
-struct Source {
-  parallel::ParamRegistry* registry;
-  parallel::WeightRef ref;
-
-  [[nodiscard]] at::Tensor weight() const { return registry->weight(ref); }
-
-  void keep(AutogradContext* ctx, const std::string& name) const {
-    ctx->saved_data["registry"] =
-        static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(registry));
-    ctx->saved_data[name] = c10::List<std::int64_t>(
-        {static_cast<std::int64_t>(ref.first), static_cast<std::int64_t>(ref.count)});
-  }
-
-  static Source kept(AutogradContext* ctx, const std::string& name) {
-    const auto pointer = static_cast<std::intptr_t>(ctx->saved_data["registry"].toInt());
-    const auto ref = ctx->saved_data[name].toIntVector();
-    return {reinterpret_cast<parallel::ParamRegistry*>(pointer),
-            {static_cast<parallel::ParamId>(ref[0]), static_cast<std::size_t>(ref[1])}};
-  }
-
-  [[nodiscard]] bool trained() const { return registry->trained(ref); }
-
-  void give(const at::Tensor& grad) const {
-    if (trained())
-      registry->run_or_defer(
-          [source = *this, grad] { source.registry->add_gradient(source.ref, grad); });
-  }
-};
 
 void keep(AutogradContext* ctx, ops::Path path) {
   ctx->saved_data["fast"] = path == ops::Path::fast;

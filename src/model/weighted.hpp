@@ -89,6 +89,24 @@ struct QkNormWeights {
   std::optional<parallel::WeightRef> key{};
 };
 
+/// The shape of a norm over all query heads and one over all key heads of a layer. A rank of tp holds
+/// some of the heads; ranks add up the squares (one all-reduce of 2 numbers per token).
+struct WholeQkNorm {
+  std::int64_t queries;    // local elements of queries in a row of qkv
+  std::int64_t keys;       // local elements of keys
+  std::int64_t first_own;  // local keys before this one belong to an earlier rank, which adds them
+  std::int64_t all_queries;
+  std::int64_t all_keys;
+  double eps;
+};
+
+/// Normalizes the queries and the keys of qkv [B, T, queries + 2 keys], each as one row over all
+/// ranks of `group`, with registry weights [queries] and [keys]. Computes in fp32 (fp64 for fp64).
+/// Collective over `group`, also in backward.
+at::Tensor whole_qk_norm(const at::Tensor& qkv, const parallel::TensorGroup& group,
+                         parallel::ParamRegistry& registry, const QkNormWeights& weights,
+                         const WholeQkNorm& shape);
+
 /// Like ops::qkv_norm_rope_forward; the weights in `setup` must be empty.
 ops::QueryKeyValue qkv_norm_rope(const at::Tensor& qkv, std::int64_t num_heads,
                                  std::int64_t num_kv_heads, parallel::ParamRegistry& registry,

@@ -9,7 +9,8 @@ Head head_of(parallel::ParamRegistry& registry, parallel::ParamId id,
              const parallel::TensorGroup& tensor, ops::Path path) {
   const parallel::Slice& slice = registry.layout().param(id).slice;
   return {registry.weight(id),        tensor, slice.offset[0],
-          registry.spec(id).shape[0], path,   registry.trained({id})};
+          registry.spec(id).shape[0], path,   registry.trained({id}),
+          registry.spec(id).softcap};
 }
 
 Head first_classes(Head head, std::int64_t classes) {
@@ -30,6 +31,7 @@ void add_head_gradient(parallel::ParamRegistry& registry, parallel::ParamId head
 LinearCrossEntropyOutput cross_entropy(const Head& head, const at::Tensor& rows,
                                        const at::Tensor& targets, LinearCrossEntropySetup setup) {
   setup.want_grad_weight = setup.want_grad_weight && head.trained;
+  setup.softcap = head.softcap;
   if (head.tensor.size() == 1)
     return linear_cross_entropy(rows, head.weight, targets, setup, head.path);
   return vocab_parallel_cross_entropy(rows, head.weight, targets,
@@ -38,7 +40,9 @@ LinearCrossEntropyOutput cross_entropy(const Head& head, const at::Tensor& rows,
 }
 
 TokenScores token_scores(const Head& head, const at::Tensor& rows, const at::Tensor& targets,
-                         const TokenScoresSetup& setup) {
+                         const TokenScoresSetup& given) {
+  TokenScoresSetup setup = given;
+  setup.softcap = head.softcap;
   if (head.tensor.size() == 1) return token_scores(rows, head.weight, targets, setup, head.path);
   return vocab_parallel_token_scores(rows, head.weight, targets,
                                      {head.tensor.group(), head.first, head.classes}, setup);

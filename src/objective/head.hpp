@@ -15,6 +15,7 @@ struct Head {
   std::int64_t classes = 0;
   ops::Path path = ops::Path::fast;
   bool trained = true;  // false for a frozen head
+  double softcap = 0;   // soft-cap of the logits (ParamSpec)
 };
 
 /// Returns the head of parameter `id` [V, D]. The weight is a view, valid for one use.

@@ -117,9 +117,11 @@ at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::T
     const auto chunk_losses = losses.narrow(0, first, rows);
     const auto chunk_weights =
         weights_in_order.defined() ? weights_in_order.narrow(0, first, rows) : at::Tensor();
+    const auto slope = cap_logits(logits, setup.softcap, setup.want_grads);
     if (correct.defined()) correct.narrow(0, first, rows).copy_(logits.argmax(1).eq(chunk_targets));
     const auto grad = row.chunk(logits, chunk_targets, chunk_weights, chunk_losses, setup);
     if (!setup.want_grads) continue;
+    if (slope.defined()) grad.mul_(slope);
     const auto grad_rows = out.grad_x.narrow(0, first, rows);
     ops::put_product(grad, weight, grad_rows);
     if (!setup.want_grad_weight) continue;
@@ -134,6 +136,14 @@ at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::T
 }
 
 }  // namespace
+
+at::Tensor cap_logits(const at::Tensor& logits, double softcap, bool want_slope) {
+  if (softcap == 0) return {};
+  logits.div_(softcap).tanh_();
+  const at::Tensor slope = want_slope ? 1 - logits.square() : at::Tensor();
+  logits.mul_(softcap);
+  return slope;
+}
 
 void check_targets(const at::Tensor& targets, std::int64_t classes) {
   const auto bad = targets.ne(kIgnoredTarget) & (targets.lt(0) | targets.ge(classes));
@@ -163,7 +173,8 @@ TokenScores token_scores(const at::Tensor& x, const at::Tensor& weight, const at
                          const TokenScoresSetup& setup, ops::Path path) {
   const LinearCrossEntropySetup losses{.chunk_rows = setup.chunk_rows,
                                        .want_grads = false,
-                                       .targets_checked = setup.targets_checked};
+                                       .targets_checked = setup.targets_checked,
+                                       .softcap = setup.softcap};
   check_inputs(x, weight, targets, losses);
   const at::NoGradGuard no_grad;
   TokenScores scores;

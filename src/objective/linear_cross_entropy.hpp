@@ -20,6 +20,7 @@ struct LinearCrossEntropySetup {
   at::Tensor row_weights{};      // [N] fp32 or fp64: weight of each row's loss; undefined: 1
   bool want_grad_weight = true;  // only with want_grads; false for a frozen head
   bool targets_checked = false;  // true if the caller has called check_targets()
+  double softcap = 0;            // logits l become c * tanh(l / c); 0: unchanged
 };
 
 struct LinearCrossEntropyOutput {
@@ -39,7 +40,11 @@ struct TokenScoresSetup {
   std::int64_t chunk_rows = 1024;
   bool want_correct = false;
   bool targets_checked = false;  // true if the caller has called check_targets()
+  double softcap = 0;            // like that of LinearCrossEntropySetup
 };
+
+/// Replaces logits by c * tanh(logits / c) in place. Returns the derivative if `want_slope`.
+at::Tensor cap_logits(const at::Tensor& logits, double softcap, bool want_slope);
 
 /// Throws Error(data) if a target is neither in [0, classes) nor kIgnoredTarget. Waits for a GPU.
 void check_targets(const at::Tensor& targets, std::int64_t classes);

@@ -185,16 +185,20 @@ DistillationOutput linear_distillation(const at::Tensor& x, const Head& head,
   for (std::int64_t first = 0; first < x.size(0); first += setup.chunk_rows) {
     const std::int64_t rows = std::min(setup.chunk_rows, x.size(0) - first);
     const at::Tensor inputs = x.narrow(0, first, rows);
-    const ChunkTerms terms =
-        chunk_terms(ops::product(inputs, head.weight.t()).to(type),
-                    ops::product(teacher_x.narrow(0, first, rows), teacher_weight.t()).to(type),
-                    targets.narrow(0, first, rows), head, shared_classes(head, teacher), setup);
+    const at::Tensor logits = ops::product(inputs, head.weight.t()).to(type);
+    const at::Tensor slope = cap_logits(logits, head.softcap, setup.want_grads);
+    const at::Tensor of_teacher =
+        ops::product(teacher_x.narrow(0, first, rows), teacher_weight.t()).to(type);
+    cap_logits(of_teacher, teacher.softcap, /*want_slope=*/false);
+    const ChunkTerms terms = chunk_terms(logits, of_teacher, targets.narrow(0, first, rows), head,
+                                         shared_classes(head, teacher), setup);
     const at::Tensor weights = setup.row_weights.defined()
                                    ? setup.row_weights.narrow(0, first, rows).to(type)
                                    : at::Tensor();
     const at::Tensor losses = at::stack({terms.ce, terms.kl}).to(at::kDouble);  // [2, rows]
     sums.add_((weights.defined() ? losses * weights : losses).sum(1));
     if (!setup.want_grads) continue;
+    if (slope.defined()) terms.grad.mul_(slope);
     if (weights.defined()) terms.grad.mul_(weights.unsqueeze(1));
     const at::Tensor grad = terms.grad.mul_(setup.grad_scale).to(x.scalar_type());
     const at::Tensor grad_rows = out.grad_x.narrow(0, first, rows);

@@ -31,11 +31,13 @@ LinearCrossEntropyOutput vocab_parallel_cross_entropy(const at::Tensor& x, const
     const at::Tensor weights = setup.row_weights.defined()
                                    ? setup.row_weights.narrow(0, first, rows).to(type)
                                    : at::Tensor();
-    const at::Tensor grad =
-        vocab_chunk({ops::product(inputs, weight.t()), targets.narrow(0, first, rows), weights,
-                     losses.narrow(0, first, rows)},
-                    part, setup, path);
+    const at::Tensor logits = ops::product(inputs, weight.t());
+    const at::Tensor slope = cap_logits(logits, setup.softcap, setup.want_grads);
+    const at::Tensor grad = vocab_chunk(
+        {logits, targets.narrow(0, first, rows), weights, losses.narrow(0, first, rows)}, part,
+        setup, path);
     if (!setup.want_grads) continue;
+    if (slope.defined()) grad.mul_(slope);
     const at::Tensor grad_rows = out.grad_x.narrow(0, first, rows);
     ops::put_product(grad, weight, grad_rows);
     if (setup.want_grad_weight) out.grad_weight.add_(ops::outer_product(grad, inputs));
@@ -59,6 +61,7 @@ TokenScores vocab_parallel_token_scores(const at::Tensor& x, const at::Tensor& w
     const at::Tensor chunk_targets = targets.narrow(0, first, rows);
     const auto [valid, own, picks] = row_targets(chunk_targets, part, weight.size(0));
     const at::Tensor scores = ops::product(x.narrow(0, first, rows), weight.t()).to(type);
+    cap_logits(scores, setup.softcap, /*want_slope=*/false);
     subtract_largest(scores, part.group);
     // Exponentials, the target's score, and the number of earlier classes with the largest score.
     const at::Tensor sums = at::zeros({setup.want_correct ? 3 : 2, rows}, scores.options());

@@ -68,8 +68,22 @@ void warn_of_cost(const at::Tensor& q) {
   });
 }
 
+/// Warns once that a soft-cap excludes the kernels of the GPU.
+void warn_of_softcap(const at::Tensor& q) {
+  static std::once_flag warned;
+  std::call_once(warned, [&] {
+    constexpr std::int64_t kMiB = 1 << 20;
+    log::warn(formatted(
+        "attention: no kernel has a soft-cap (model.attention_softcap). Attention computes the "
+        "scores of all pairs of tokens, {} MiB in every layer. Train shorter sequences to reduce "
+        "the cost",
+        4 * q.size(0) * q.size(1) * q.size(2) * q.size(2) / kMiB + 1));
+  });
+}
+
 const AttentionRow& find_attention(Path path, const at::Tensor& q, const AttentionSetup& setup) {
-  if (path_of(Operation::attention, path) == Path::plain) return kPlain;
+  if (setup.softcap > 0 && q.is_cuda()) warn_of_softcap(q);
+  if (path_of(Operation::attention, path) == Path::plain || setup.softcap > 0) return kPlain;
   const auto* const found =
       std::find_if(kAttention.begin(), kAttention.end(), [&](const AttentionRow& row) {
         return row.device == q.device().type() && row.dtype == q.scalar_type() &&
@@ -90,7 +104,7 @@ bool one_document_a_row(const AttentionSetup& setup) {
 /// Returns true if ATen's own attention with its autograd is the fast path: on a GPU, for whole
 /// rows, and for calls that no kernel of the table accepts.
 bool takes_library(const at::Tensor& q, const at::Tensor& k, const AttentionSetup& setup) {
-  if (!q.device().is_cuda()) return false;
+  if (!q.device().is_cuda() || setup.softcap > 0) return false;
   if (one_document_a_row(setup)) return true;
   if (&find_attention(Path::fast, q, setup) != &kPlain) return false;
   return setup.whole_rows() ||

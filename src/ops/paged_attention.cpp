@@ -50,7 +50,7 @@ std::vector<PagedTask> paged_tasks(const PagedPlan& plan, std::int64_t kv_heads,
 }
 
 at::Tensor cpu_attention(const at::Tensor& q_in, const PagedPlan& plan, const PagedCache& cache,
-                         double scale) {
+                         double scale, double /*softcap*/) {
   const kernels::Table& table = kernels::table();
   const at::Tensor q = last_dim_contiguous(q_in);
   const std::int64_t width = q.size(3);
@@ -122,7 +122,7 @@ void cpu_store(const at::Tensor& k_in, const at::Tensor& v_in, const PagedPlan& 
 /// Attention of q [T, heads, n, D] over keys [T, kv_heads, D, L] and values [T, kv_heads, L, D],
 /// with seen [T, 1, n, L]. Returns [T, n, heads * D].
 at::Tensor attend_to(const at::Tensor& q, const at::Tensor& keys, const at::Tensor& values,
-                     const at::Tensor& seen, double scale) {
+                     const at::Tensor& seen, double scale, double softcap) {
   const at::ScalarType wide = accumulate_type(q);
   const std::int64_t texts = q.size(0);
   const std::int64_t heads = q.size(1);
@@ -131,10 +131,10 @@ at::Tensor attend_to(const at::Tensor& q, const at::Tensor& keys, const at::Tens
   const std::int64_t kv_heads = keys.size(1);
   const std::int64_t group = heads / kv_heads;
   const at::Tensor grouped = q.reshape({texts, kv_heads, group * rows, width}).to(wide);
-  const at::Tensor scores = grouped.matmul(keys.to(wide))
-                                .mul(scale)
-                                .view({texts, heads, rows, keys.size(3)})
-                                .masked_fill(seen.logical_not(), -INFINITY);
+  at::Tensor scores =
+      grouped.matmul(keys.to(wide)).mul(scale).view({texts, heads, rows, keys.size(3)});
+  if (softcap > 0) scores = scores.div_(softcap).tanh_().mul_(softcap);
+  scores = scores.masked_fill(seen.logical_not(), -INFINITY);
   return scores.softmax(-1)
       .view({texts, kv_heads, group * rows, keys.size(3)})
       .matmul(values.to(wide))
@@ -177,7 +177,7 @@ at::Tensor seen_tokens(const at::Tensor& intervals, std::int64_t length) {
 }
 
 at::Tensor plain_attention(const at::Tensor& q, const PagedPlan& plan, const PagedCache& cache,
-                           double scale) {
+                           double scale, double softcap) {
   const std::int64_t width = q.size(3);
   const at::Tensor out = at::empty({plan.num_rows, q.size(1) * width}, q.options());
   if (plan.single_rows.defined()) {  // [T, 1, 1, L]
@@ -185,10 +185,10 @@ at::Tensor plain_attention(const at::Tensor& q, const PagedPlan& plan, const Pag
     const Gathered texts = gather_texts(cache, plan.tables, seen);
     const at::Tensor queries =  // [T, heads, 1, D]
         q.select(0, 0).index_select(1, plan.single_rows).transpose(0, 1).unsqueeze(2);
-    out.index_copy_(
-        0, plan.single_rows,
-        attend_to(queries, texts.keys, texts.values, seen.view({queries.size(0), 1, 1, -1}), scale)
-            .select(1, 0));
+    out.index_copy_(0, plan.single_rows,
+                    attend_to(queries, texts.keys, texts.values,
+                              seen.view({queries.size(0), 1, 1, -1}), scale, softcap)
+                        .select(1, 0));
   }
   for (const PagedPrompt& prompt : plan.prompts) {
     const PagedSequence& text = plan.texts[prompt.text];
@@ -199,7 +199,7 @@ at::Tensor plain_attention(const at::Tensor& q, const PagedPlan& plan, const Pag
     const at::Tensor seen = seen_tokens(prompt.seen, position.size(0));  // [rows, L]
     out.narrow(0, text.first_row, text.num_rows)
         .copy_(attend_to(q.narrow(2, text.first_row, text.num_rows), whole.keys, whole.values,
-                         seen.unsqueeze(0).unsqueeze(0), scale)
+                         seen.unsqueeze(0).unsqueeze(0), scale, softcap)
                    .select(0, 0));
   }
   return out;
@@ -308,9 +308,10 @@ void paged_store(const at::Tensor& k, const at::Tensor& v, const PagedPlan& plan
 }
 
 at::Tensor paged_attention(const at::Tensor& q, const PagedPlan& plan, const PagedCache& cache,
-                           double scale, Path path) {
+                           double scale, Path path, double softcap) {
   const at::NoGradGuard no_grad;
-  return choose(path, kPaged, q, cache).attend(q, plan, cache, scale);
+  if (softcap > 0) path = Path::plain;
+  return choose(path, kPaged, q, cache).attend(q, plan, cache, scale, softcap);
 }
 
 }  // namespace trireme::ops

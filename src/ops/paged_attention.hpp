@@ -68,8 +68,8 @@ void paged_store(const at::Tensor& k, const at::Tensor& v, const PagedPlan& plan
 
 /// Computes [rows, heads * head_dim] from q [1, heads, rows, head_dim] and the cached tokens that
 /// each row sees. Query head h reads key head h / (heads / kv_heads). The CPU kernels compute a row
-/// by the same operations whatever other rows there are.
+/// by the same operations whatever other rows there are. `softcap` is that of AttentionSetup.
 at::Tensor paged_attention(const at::Tensor& q, const PagedPlan& plan, const PagedCache& cache,
-                           double scale, Path path = Path::fast);
+                           double scale, Path path = Path::fast, double softcap = 0);
 
 }  // namespace trireme::ops

@@ -74,6 +74,8 @@ struct ParamSpec {
   /// it. Instead, each update moves every element by this amount against the sign of its gradient
   /// (for the bias of a router).
   double sign_rate = 0;
+  /// Logits l of this table as output matrix become c * tanh(l / c) with this c; 0: unchanged.
+  double softcap = 0;
   /// The parameter directly follows the previous one in memory, so that both form one matrix with
   /// stacked rows.
   bool fuse_with_previous = false;

@@ -83,6 +83,18 @@ const OptionsCase kOptions[] = {
        model.attention_scale_dim = 9;
        model.no_rope_layers = "1";
      }},
+    {"norms of outputs only, and over all heads",
+     [](model::ModelConfig& model) {
+       model.pre_norms = false;
+       model.post_norms = model.qk_norm_whole = true;
+       model.qkv_bias = true;
+     }},
+    {"soft-caps",
+     [](model::ModelConfig& model) {
+       model.attention_softcap = 0.05;
+       model.logit_softcap = 0.1;
+       model.tie_embeddings = false;
+     }},
     {"experts with bias",
      [](model::ModelConfig& model) {
        model.qkv_bias = model.post_norms = true;
@@ -132,6 +144,44 @@ TEST(Grids, ModelOptionsEqualOneProcess) {
                 1e-11)  // three updates of AdamW; 2e-12 at most
           << comparison.grad_worst;
       EXPECT_EQ(comparison.audit, "");
+    }
+  }
+}
+
+/// The formulas cover the saved activations of fused kernels only, so they need fp32.
+TEST(Grids, TheAuditCountsTheActivationsOfModelOptionsInFp32) {
+  for (const OptionsCase& options : kOptions) {
+    for (const char* recompute : {"none", "selective", "full"}) {
+      // one rank, tp, tp with sequence parallelism, LoRA of attention or of the MLP
+      for (const int layout : {0, 1, 2, 3, 4}) {
+        const std::string name = formatted("{}, {}, layout {}", options.name, recompute, layout);
+        train::TrialPlan plan;
+        plan.model = model::model_preset("tiny");
+        plan.model.num_layers = 2;
+        options.change(plan.model);
+        model::resolve(plan.model, 61);
+        plan.parallel.recompute = recompute;
+        plan.parallel.tp = layout == 1 || layout == 2 ? 2 : 1;
+        plan.parallel.sequence_parallel = layout == 2;
+        if (layout > 2) plan.lora.rank = 2;
+        plan.lora.targets = layout == 3 || plan.model.moe.on() ? "q_proj" : "gate_proj";
+        plan.dtypes = {at::kFloat, at::kFloat};
+        plan.path = ops::Path::fast;
+        plan.steps = 1;
+        plan.audit = true;
+        plan.batches = [](int, std::int64_t) {
+          data::Batch batch = train::make_rows({1, 2}, 16, 61);
+          batch.update_samples = batch.B;
+          batch.update_batches = 1;
+          return std::vector<data::Batch>{std::move(batch)};
+        };
+        plan.targets = [&plan](std::int64_t) { return plan.batches(0, 0).front().num_targets; };
+        comm::run_ranks(static_cast<int>(plan.parallel.tp), [&](comm::Communicator& world) {
+          at::set_num_threads(1);
+          const train::TrialTrace trace = train::run_trial(world, plan);
+          if (world.rank() == 0) EXPECT_EQ(trace.audit, "") << name;
+        });
+      }
     }
   }
 }

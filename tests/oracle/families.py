@@ -49,13 +49,18 @@ CASES = {
               "rope_scaling": {"rope_type": "longrope", **FACTORS_OF_6_PAIRS}}],
     "SmolLM3": [{"num_hidden_layers": 4}, {"no_rope_layers": [1, 1, 1], "tie_word_embeddings": False},
                 {"no_rope_layer_interval": 2, "use_sliding_window": True, "sliding_window": WINDOW, "attention_bias": True, "mlp_bias": True}],
+    "Olmo2": [{}, {"attention_bias": True, "tie_word_embeddings": True, "num_key_value_heads": 4}, {"num_key_value_heads": 1, "head_dim": 12}],
+    "Gemma2": [{"head_dim": 8, "sliding_window": WINDOW, "attn_logit_softcapping": 0.5, "final_logit_softcapping": 2.0},
+               {"head_dim": 12, "sliding_window": WINDOW, "attention_bias": True, "query_pre_attn_scalar": 20, "tie_word_embeddings": False,
+                "attn_logit_softcapping": None, "layer_types": ["full_attention", "sliding_attention", "sliding_attention"]},
+               {"head_dim": 8, "sliding_window": 64, "final_logit_softcapping": None, "num_key_value_heads": 4}],
     "Gemma3Text": [{"head_dim": 8, "sliding_window": WINDOW, "sliding_window_pattern": 2},
                    {"head_dim": 12, "sliding_window": WINDOW, "attention_bias": True, "query_pre_attn_scalar": 20, "tie_word_embeddings": False,
                     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
                    {"head_dim": 8, "sliding_window": 64}],
 }
-# Names of Gemma 3 that mean something else in a checkpoint, in the order of replacement.
-GEMMA_NAMES = [("post_attention_layernorm", "attention_output_norm"), ("pre_feedforward_layernorm", "post_attention_layernorm"),
+# Names of Gemma and OLMo 2 that mean something else in a checkpoint, in the order of replacement.
+OUTPUT_NORMS = [("post_attention_layernorm", "attention_output_norm"), ("pre_feedforward_layernorm", "post_attention_layernorm"),
                ("post_feedforward_layernorm", "mlp_output_norm")]
 
 
@@ -115,14 +120,14 @@ def checkpoint_gradients(model):
     """Returns the gradients of the model by their names in a checkpoint."""
     config, found = model.config, {}
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    names = " ".join(dict(model.named_parameters()))
     queries, keys = config.num_attention_heads * head_dim, config.num_key_value_heads * head_dim
     for name, parameter in model.named_parameters():
         grad = parameter.grad
-        if config.model_type == "gemma3_text":
-            for theirs, ours in GEMMA_NAMES:
-                if theirs in name:
-                    name = name.replace(theirs, ours)
-                    break
+        for theirs, ours in OUTPUT_NORMS if "post_feedforward_layernorm" in names else []:
+            if theirs in name:
+                name = name.replace(theirs, ours)
+                break
         if "qkv_proj" in name:
             for part, rows in zip("qkv", grad.split([queries, keys, keys])):
                 rotated = int(head_dim * config.rope_parameters["partial_rotary_factor"])

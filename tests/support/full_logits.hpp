@@ -11,6 +11,8 @@ inline at::Tensor full_logits(model::Transformer& model, const parallel::Microba
   const at::NoGradGuard no_grad;
   const at::Tensor head = model.registry().weight(model.head_weight());
   const at::Tensor logits = at::linear(model.hidden(batch), head);
+  const double softcap = model.config().logit_softcap;
+  if (softcap > 0) logits.div_(softcap).tanh_().mul_(softcap);
   return logits.scalar_type() == at::kDouble ? logits : logits.to(at::kFloat);
 }
 

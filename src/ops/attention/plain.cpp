@@ -8,8 +8,15 @@
 namespace trireme::ops {
 namespace {
 
-at::Tensor plain_scores(const at::Tensor& q, const at::Tensor& k, const AttentionSetup& setup) {
+/// Computes the scores. With a soft-cap, `slope` is set to its derivative if it is not null.
+at::Tensor plain_scores(const at::Tensor& q, const at::Tensor& k, const AttentionSetup& setup,
+                        at::Tensor* slope = nullptr) {
   auto scores = at::matmul(q, k.transpose(-2, -1)).mul_(setup.scale);  // [B, H, Tq, Tk]
+  if (setup.softcap > 0) {
+    scores.div_(setup.softcap).tanh_();
+    if (slope != nullptr) *slope = 1 - scores.square();
+    scores.mul_(setup.softcap);
+  }
   if (setup.masks()) {
     const auto length = setup.query_positions.empty() ? q.size(2) : k.size(2);
     const auto mask = attention_mask(setup, q.size(0), length, q.device());
@@ -115,10 +122,12 @@ AttentionGrads plain_backward(const at::Tensor& grad_out, const at::Tensor& q, c
   const auto lse = setup.whole_rows()
                        ? forward.lse
                        : forward.lse.masked_fill(forward.lse == -kInfinity, kInfinity);
-  const auto weights = (plain_scores(queries, keys, setup) - lse.unsqueeze(-1)).exp_();
+  at::Tensor slope;
+  const auto weights = (plain_scores(queries, keys, setup, &slope) - lse.unsqueeze(-1)).exp_();
   const auto along = (incoming * forward.out.to(type)).sum(-1, /*keepdim=*/true);  // [B, H, Tq, 1]
   const auto grad_weights = at::matmul(incoming, values.transpose(-2, -1));
   const auto grad_scores = (grad_weights - along).mul_(weights).mul_(setup.scale);
+  if (slope.defined()) grad_scores.mul_(slope);
   return {at::matmul(grad_scores, keys).to(result),
           sum_groups(at::matmul(grad_scores.transpose(-2, -1), queries), k.size(1), result),
           sum_groups(at::matmul(weights.transpose(-2, -1), incoming), k.size(1), result)};

@@ -49,6 +49,8 @@ struct AttentionSetup {
   RowPositions key_positions = {};
   bool wide = false;  // results in fp32 (fp64 for fp64), to be merged with other parts of a softmax
   std::int64_t window = 0;  // a query sees only keys closer than window; 0: no limit
+  double softcap = 0;  // scores s become c * tanh(s / c) before the softmax; 0: unchanged. Only the
+                       // plain path has it
   // stores the plan and its tensors for further calls; null: every call computes them again
   std::shared_ptr<AttentionMemo> memo = {};
 

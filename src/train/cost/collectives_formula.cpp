@@ -278,6 +278,11 @@ class Formula {
     const std::int64_t in_blocks = 2 * (block_forwards() + block_backwards());
     const std::int64_t ends = (units_.has_embedding() ? 1 : 0) + (units_.has_head() ? 1 : 0);
     const std::int64_t outside = ends * facts_.micro_steps;
+    if (facts_.model.qk_norm_whole) {
+      const std::int64_t again = parallel.recompute == "selective" ? block_backwards() : 0;
+      tp.add("all_reduce", "qk norm", block_forwards() + again + block_backwards(),
+             2 * tokens * wide_);
+    }
     if (!parallel.sequence_parallel) {
       tp.add("all_reduce", "activations", outside, tokens * token);
       for (const parallel::IndexRange& piece : parallel::token_chunks(tokens, parallel.tp_chunks))
@@ -338,16 +343,19 @@ class Formula {
     };
     const std::int64_t layers = units_.layers;
     if (sequence) {
-      const std::int64_t vectors = 2 + (m.post_norms ? 2 : 0) + (m.attention_output_bias ? 1 : 0) +
+      const std::int64_t vectors = (m.pre_norms ? 2 : 0) + (m.post_norms ? 2 : 0) +
+                                   (m.attention_output_bias ? 1 : 0) +
                                    (m.mlp_bias ? 1 : 0);  // norms and biases of own tokens
       add(of_block, m.hidden_size, vectors * m.hidden_size, layers);
       if (units_.has_head()) add(of_head, m.hidden_size, m.hidden_size, 1);
     }
-    if (m.qk_norm) add(of_block, m.head_dim, 2 * m.head_dim, layers);
+    if (m.qk_norm && !m.qk_norm_whole) add(of_block, m.head_dim, 2 * m.head_dim, layers);
     if (rank_widths(facts_, coords_).shares_keys) {
       const std::int64_t row = m.head_dim * m.hidden_size;
       const std::int64_t keys = 2 * m.num_kv_heads;
       add(of_block, (m.num_heads + keys) * row, keys * row, layers);
+      const std::int64_t all_keys = m.num_kv_heads * m.head_dim;
+      if (m.qk_norm_whole) add(of_block, all_keys, all_keys, layers);
       if (m.qkv_bias) add(of_block, (m.num_heads + keys) * m.head_dim, keys * m.head_dim, layers);
     }
     // Each rank has a partial sum of the gradients of routers.

@@ -70,8 +70,13 @@ class BlockActivations {
     const model::ModelConfig& m = facts_.model;
     const std::string& recompute = facts_.parallel.recompute;
     if (recompute == "full") return facts_.stream_bytes() + (experts ? of_route() : 0);
-    const std::int64_t norms = m.post_norms ? 4 : 2;  // each with its input
-    std::int64_t block = norms * rows_ * (m.hidden_size * element_ + kStatistic);
+    const std::int64_t post_norms = m.post_norms ? 2 : 0;  // each with its input
+    // Without norms before the matrices, the matrices themselves save their inputs. With sequence
+    // parallelism and without checkpointing, they save the gathered inputs (input_width).
+    const bool gathered = input_width() > 0 && recompute == "none";
+    const std::int64_t inputs = m.pre_norms ? 2 : 1 + (gathered ? 0 : wanted(2));
+    std::int64_t block = (inputs + post_norms) * rows_ * m.hidden_size * element_ +
+                         ((m.pre_norms ? 2 : 0) + post_norms) * rows_ * kStatistic;
     block +=
         tokens_ * (here_.queries + 2 * here_.keys) * element_ + (experts ? of_experts() : of_mlp());
     // Dropout with sequence parallelism and several rows saves the positions of tokens, twice per
@@ -82,13 +87,27 @@ class BlockActivations {
       block += tokens_ * group.terms * facts_.lora.rank * element_;
     block += of_fp8_scales(experts);
     if (recompute == "none")
-      block += tokens_ * wanted(0) * m.hidden_size * element_ + of_attention();
+      block += tokens_ * wanted(0) * input_width() * element_ + of_attention() + of_whole_norm();
     return block;
   }
 
  private:
   [[nodiscard]] std::int64_t wanted(std::size_t group) const {
     return !facts_.lora.on() || adapters_[group].terms > 0 ? 1 : 0;
+  }
+
+  /// Returns the elements of a token that a matrix saves beside the input of its norm. Without norm
+  /// and without sequence parallelism, these are the same tensor.
+  [[nodiscard]] std::int64_t input_width() const {
+    const bool same =
+        !facts_.model.pre_norms && (facts_.parallel.tp == 1 || !facts_.parallel.sequence_parallel);
+    return same ? 0 : facts_.model.hidden_size;
+  }
+
+  /// Returns the bytes of the inputs and statistics of a norm over all heads.
+  [[nodiscard]] std::int64_t of_whole_norm() const {
+    if (!facts_.model.qk_norm_whole) return 0;
+    return tokens_ * ((here_.queries + 2 * here_.keys) * element_ + 2 * kStatistic);
   }
 
   /// Returns the bytes of the fp8 scales of inputs and weights.
@@ -104,7 +123,7 @@ class BlockActivations {
   [[nodiscard]] std::int64_t of_mlp() const {
     std::int64_t elements = 2 * here_.mlp;
     if (facts_.parallel.recompute == "none")
-      elements += wanted(2) * facts_.model.hidden_size + wanted(3) * here_.mlp;
+      elements += wanted(2) * input_width() + wanted(3) * here_.mlp;
     return tokens_ * elements * element_;
   }
 
@@ -253,7 +272,14 @@ double block_backward_bytes(const UpdateFacts& facts) {
   const double grads =
       static_cast<double>(facts.tokens()) * static_cast<double>(facts.compute_size()) *
       (3 * width / static_cast<double>(facts.parallel.tp) + 2 * static_cast<double>(m.hidden_size));
-  return grads + (facts.parallel.recompute == "none" ? 0 : activations_of_one_block(facts));
+  // Attention with a soft-cap holds the scores, their derivative and two gradients in fp32.
+  const double scores = m.attention_softcap > 0
+                            ? 16 * static_cast<double>(facts.tokens() * facts.length) *
+                                  static_cast<double>(m.num_heads) /
+                                  static_cast<double>(facts.parallel.tp)
+                            : 0;
+  return grads + scores +
+         (facts.parallel.recompute == "none" ? 0 : activations_of_one_block(facts));
 }
 
 double gathered_bytes(const UpdateFacts& facts, const RankMemory& formula, int rank) {

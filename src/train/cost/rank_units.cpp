@@ -76,13 +76,18 @@ std::int64_t expert_elements(const UpdateFacts& facts, const RankWidths& here) {
 void add_block(const UpdateFacts& facts, const RankWidths& here, bool experts, UnitSums& units) {
   const model::ModelConfig& m = facts.model;
   const std::int64_t hidden = m.hidden_size;
-  units.add(hidden, hidden);
+  if (m.pre_norms) units.add(hidden, hidden);
   units.add((m.num_heads + 2 * m.num_kv_heads) * m.head_dim * hidden,
             (here.queries + 2 * here.keys) * hidden);
   units.add(m.num_heads * m.head_dim * hidden, here.queries * hidden);
-  units.add(hidden, hidden);
+  if (m.pre_norms) units.add(hidden, hidden);
   add_mlp(facts, here, experts, units);
-  for (int norm = 0; norm < (m.qk_norm ? 2 : 0); ++norm) units.add(m.head_dim, m.head_dim);
+  if (m.qk_norm_whole) {
+    units.add(m.num_heads * m.head_dim, here.queries);
+    units.add(m.num_kv_heads * m.head_dim, here.keys);
+  } else if (m.qk_norm) {
+    for (int norm = 0; norm < 2; ++norm) units.add(m.head_dim, m.head_dim);
+  }
   if (m.qkv_bias)
     units.add((m.num_heads + 2 * m.num_kv_heads) * m.head_dim, here.queries + 2 * here.keys);
   if (m.attention_output_bias) units.add(hidden, hidden);

@@ -124,7 +124,11 @@ double ActionCosts::elementwise_s() const {
 double ActionCosts::attention_s() const {
   const double keys = static_cast<double>(facts_.model.keys_of_last_query(facts_.length)) /
                       static_cast<double>(facts_.model.num_layers);  // mean of the layers
-  return 4 * tokens_ * keys * static_cast<double>(here_.queries) / flops_per_s_;
+  const double products = 4 * tokens_ * keys * static_cast<double>(here_.queries) / flops_per_s_;
+  if (facts_.model.attention_softcap == 0) return products;
+  // The plain path reads and writes the scores of all pairs of tokens in 5 operations, in 32 bits.
+  const double scores = tokens_ * static_cast<double>(facts_.length * here_.query_heads);
+  return products + memory_s(5 * 2 * 4 * scores);
 }
 
 double ActionCosts::tp_exchange_s() const {
@@ -134,7 +138,10 @@ double ActionCosts::tp_exchange_s() const {
   const double once = facts_.parallel.sequence_parallel ? 2 * network_.gather_s(bytes, group)
                                                         : network_.all_reduce_s(bytes, group);
   const bool hides = facts_.parallel.tp_chunks > 1 && !cluster_.device.shares_node;
-  return 2 * once * constants_.network_factor * (hides ? 1 - constants_.tp_hidden : 1);
+  const double of_norm =  // two sums per token in 32 bits
+      facts_.model.qk_norm_whole ? network_.all_reduce_s(2 * 4 * tokens_, group) : 0;
+  return 2 * once * constants_.network_factor * (hides ? 1 - constants_.tp_hidden : 1) +
+         of_norm * constants_.network_factor;
 }
 
 /// Returns the exposed time to exchange keys and values, `messages` times their bytes; a ring

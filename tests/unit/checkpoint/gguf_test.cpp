@@ -112,6 +112,10 @@ TEST(Gguf, AModelThatLlamaCppDoesNotComputeIsRefusedWithItsOptions) {
   has(refusal([](auto& config) { config.activation = "relu2"; }), "model.activation = relu2.");
   has(refusal([](auto& config) { config.no_rope_layers = "1"; }), "model.no_rope_layers = 1");
   has(refusal([](auto& config) { config.sliding_window = 8; }), "model.sliding_window = 8");
+  has(refusal([](auto& config) { config.qk_norm_whole = true; }), "model.qk_norm_whole = true");
+  has(refusal([](auto& config) { config.pre_norms = false; }), "model.pre_norms = false");
+  has(refusal([](auto& config) { config.logit_softcap = 30; }), "model.logit_softcap = 30");
+  has(refusal([](auto& config) { config.attention_softcap = 50; }), "model.attention_softcap = 50");
   has(refusal([](auto& config) {
         config.rope_scaling = "yarn,factor=4,original_max_position_embeddings=64";
       }),

@@ -31,12 +31,17 @@ model::ModelConfig fitting(std::string_view model_type) {
   if (model_type == "mistral" || model_type == "phi3") config.sliding_window = 64;
   if (model_type == "phi3") config.rotary_dim = 4;
   if (model_type == "smollm3") config.no_rope_layers = "1";
-  if (model_type == "gemma3_text") {
+  if (model_type == "olmo2") {
+    config.qk_norm = config.qk_norm_whole = config.post_norms = true;
+    config.pre_norms = false;
+  }
+  if (model_type.starts_with("gemma")) {
     config.post_norms = true;
     config.embedding_scale = std::sqrt(32.0);
     config.sliding_window = 64;
     config.full_attention_layers = "1";
-    config.local_rope_theta = 100;
+    if (model_type == "gemma3_text") config.local_rope_theta = 100;
+    if (model_type == "gemma2") config.logit_softcap = 3;
     config.attention_scale_dim = 9;
     config.activation = "gelu_tanh";
   }

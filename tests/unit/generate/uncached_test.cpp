@@ -52,6 +52,16 @@ INSTANTIATE_TEST_SUITE_P(
                                          config.rotary_dim = 12;
                                          config.no_rope_layers = "1";
                                        }},
+                      SmallOptions{.change =
+                                       [](model::ModelConfig& config) {
+                                         config.qk_norm_whole = config.post_norms = true;
+                                         config.pre_norms = false;
+                                       }},
+                      SmallOptions{.change =
+                                       [](model::ModelConfig& config) {
+                                         config.attention_softcap = 0.5;
+                                         config.logit_softcap = 0.1;
+                                       }},
                       // windows shorter than most prompts, in one of the layers
                       SmallOptions{.change = [](model::ModelConfig& config) {
                         config.sliding_window = 5;

@@ -37,12 +37,26 @@ TEST(ModelConfig, OptionsThatCannotBeAreNamed) {
   wrong([](ModelConfig& c) { c.local_rope_theta = -1; }, "model.local_rope_theta = -1");
   wrong([](ModelConfig& c) { c.no_rope_layers = "0,4"; }, "below model.num_layers = 4");
   wrong([](ModelConfig& c) { c.embedding_scale = 0; }, "model.embedding_scale = 0");
+  wrong([](ModelConfig& c) { c.pre_norms = false; }, "set model.post_norms");
+  wrong(
+      [](ModelConfig& c) {
+        c.qk_norm = false;
+        c.qk_norm_whole = true;
+      },
+      "model.qk_norm_whole = true, needs model.qk_norm = true");
+  wrong([](ModelConfig& c) { c.attention_softcap = -1; }, "model.attention_softcap = -1");
+  wrong([](ModelConfig& c) { c.logit_softcap = INFINITY; }, "model.logit_softcap = inf");
   for (const char* list : {"1,", "1,1", "2,1", "-1", "a", ",", "1-3"})
     wrong([list](ModelConfig& c) { c.no_rope_layers = list; },
           "must be a list of ascending layers");
   ModelConfig experts = model_preset("minimind-3-moe");
   experts.mlp_bias = true;
   EXPECT_NE(error_of(experts).find("model.mlp_bias = true"), std::string::npos);
+  experts.mlp_bias = false;
+  experts.post_norms = true;
+  EXPECT_EQ(error_of(experts), "");
+  experts.pre_norms = false;
+  EXPECT_NE(error_of(experts).find("model.pre_norms = false, is not supported"), std::string::npos);
 }
 
 TEST(ModelConfig, CountsTheParametersOfItsOptions) {
@@ -58,6 +72,12 @@ TEST(ModelConfig, CountsTheParametersOfItsOptions) {
   config.mlp_bias = true;
   EXPECT_EQ(config.num_parameters() - before,
             4 * (8 * 32 + 4 * 128 + 2 * config.intermediate_size));
+  config.pre_norms = false;
+  EXPECT_EQ(config.num_parameters() - before,
+            4 * (8 * 32 + 2 * 128 + 2 * config.intermediate_size));
+  config.qk_norm_whole = true;
+  EXPECT_EQ(config.num_parameters() - before,
+            4 * (8 * 32 + 2 * 128 + 2 * config.intermediate_size + (4 + 2 - 2) * 32));
 }
 
 TEST(ModelConfig, AWindowLimitsTheKeysOfItsLayers) {

@@ -76,7 +76,8 @@ inline Reference reference_attention(const at::Tensor& q, const at::Tensor& k, c
       }
       const auto index = at::tensor(seen, at::kLong);
       const auto query = q[b].select(1, static_cast<std::int64_t>(t)).unsqueeze(2);  // [H, D, 1]
-      const auto scores = at::bmm(all_keys.index_select(1, index), query) * setup.scale;
+      auto scores = at::bmm(all_keys.index_select(1, index), query) * setup.scale;
+      if (setup.softcap > 0) scores = at::tanh(scores / setup.softcap) * setup.softcap;
       const auto sums = scores.exp().sum(1, /*keepdim=*/true);  // [H, 1, 1]
       const auto weights = (scores.exp() / sums).transpose(1, 2);
       outs.push_back(at::bmm(weights, all_values.index_select(1, index)).squeeze(1));

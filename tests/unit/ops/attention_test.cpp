@@ -13,10 +13,12 @@ struct AttentionShape {
   bool causal;
   RowBounds bounds;
   std::int64_t window = 0;
+  double softcap = 0;
 
   [[nodiscard]] AttentionSetup setup() const {
     AttentionSetup all{1.0 / std::sqrt(static_cast<double>(D)), causal, bounds};
     all.window = window;
+    all.softcap = softcap;
     return all;
   }
 };
@@ -37,9 +39,17 @@ const std::vector<AttentionShape> kAttentionShapes{
     {1, 2, 1, 66, 32, false, {{0, 33, 66}}, 7},
 };
 
+const std::vector<AttentionShape> kCappedShapes{
+    {2, 4, 2, 33, 64, true, {}, 0, 0.7},
+    {2, 4, 2, 150, 64, true, {{0, 150}, {0, 1, 30, 149, 150}}, 0, 2},
+    {1, 2, 1, 66, 32, true, {{0, 33, 66}}, 7, 0.3},
+};
+
 TEST(Attention, EqualsOneQueryAtATimeAndItsAutograd) {
   at::manual_seed(1);
-  for (const auto& s : kAttentionShapes) {
+  std::vector<AttentionShape> shapes = kAttentionShapes;
+  shapes.insert(shapes.end(), kCappedShapes.begin(), kCappedShapes.end());
+  for (const auto& s : shapes) {
     const AttentionSetup setup = s.setup();
     for (const auto& c : kAttentionCases) {
       expect_same_as_reference(

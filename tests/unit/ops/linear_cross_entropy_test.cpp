@@ -8,9 +8,11 @@ namespace {
 
 /// Returns the sum over rows of weight * cross entropy. Without weights, all are 1.
 at::Tensor reference_loss(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
-                          const at::Tensor& row_weights) {
-  const auto losses = at::nll_loss_nd(at::log_softmax(at::matmul(x, weight.t()), -1), targets, {},
-                                      at::Reduction::None, objective::kIgnoredTarget);
+                          const at::Tensor& row_weights, double softcap) {
+  auto logits = at::matmul(x, weight.t());
+  if (softcap > 0) logits = at::tanh(logits / softcap) * softcap;
+  const auto losses = at::nll_loss_nd(at::log_softmax(logits, -1), targets, {}, at::Reduction::None,
+                                      objective::kIgnoredTarget);
   return (row_weights.defined() ? losses * row_weights : losses).sum();
 }
 
@@ -33,7 +35,8 @@ struct Size {
 const std::vector<Size> kSizes{{1, 4, 1}, {7, 8, 33}, {50, 32, 300}, {65, 64, 1111}};
 
 /// Compares loss and gradients with autograd in fp64, with a weight per row or without weights.
-void expect_the_composite(const Case& c, const Size& s, const at::Tensor& row_weights) {
+void expect_the_composite(const Case& c, const Size& s, const at::Tensor& row_weights,
+                          double softcap = 0) {
   const auto targets = s.N == 1 ? at::zeros({1}, at::kLong) : some_targets(s.N, s.V);
   const auto x = random({s.N, s.D}).to(c.dtype);
   const auto weight = random({s.V, s.D}).to(c.dtype);
@@ -41,13 +44,14 @@ void expect_the_composite(const Case& c, const Size& s, const at::Tensor& row_we
   const objective::LinearCrossEntropySetup setup{
       .grad_scale = 0.25,
       .chunk_rows = 16,
-      .row_weights = row_weights.defined() ? row_weights.to(type) : at::Tensor()};
+      .row_weights = row_weights.defined() ? row_weights.to(type) : at::Tensor(),
+      .softcap = softcap};
 
   const auto out = objective::linear_cross_entropy(x, weight, targets, setup, c.path);
 
   const auto exact_x = x.to(at::kDouble, false, true).requires_grad_();
   const auto exact_weight = weight.to(at::kDouble, false, true).requires_grad_();
-  const auto loss = reference_loss(exact_x, exact_weight, targets, row_weights);
+  const auto loss = reference_loss(exact_x, exact_weight, targets, row_weights, softcap);
   const auto grads = torch::autograd::grad({loss}, {exact_x, exact_weight});
   const std::string label = name(c);
   expect_close(out.loss_sum, loss.detach(), c.tolerance, label + " loss");
@@ -62,6 +66,7 @@ TEST(LinearCrossEntropy, EqualsTheCompositeAndItsAutograd) {
       if (s.V == 1 && c.dtype != at::kDouble) continue;  // with one class, loss and gradients are 0
       expect_the_composite(c, s, {});
       expect_the_composite(c, s, at::rand({s.N}, at::kDouble).mul(2).sub(0.5));
+      if (c.dtype != at::kBFloat16) expect_the_composite(c, s, {}, /*softcap=*/3);
     }
   }
 }

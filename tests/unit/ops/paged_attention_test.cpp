@@ -88,7 +88,7 @@ struct PagedCase {
   }
 
   /// Computes the attention by its definition, in fp64.
-  [[nodiscard]] at::Tensor expected(const at::Tensor& q) const {
+  [[nodiscard]] at::Tensor expected(const at::Tensor& q, double softcap = 0) const {
     std::vector<at::Tensor> rows;
     std::int64_t row = 0;
     const std::int64_t group = sizes.heads / sizes.kv_heads;
@@ -101,7 +101,9 @@ struct PagedCase {
         const at::Tensor values =
             text.v.narrow(1, first, end - first).to(at::kDouble).repeat_interleave(group, 0);
         const at::Tensor one = q.select(0, 0).select(1, row).to(at::kDouble).unsqueeze(1);
-        const at::Tensor weights = one.matmul(keys.transpose(1, 2)).mul(kScale).softmax(-1);
+        at::Tensor scores = one.matmul(keys.transpose(1, 2)).mul(kScale);
+        if (softcap > 0) scores = at::tanh(scores / softcap) * softcap;
+        const at::Tensor weights = scores.softmax(-1);
         rows.push_back(weights.matmul(values).flatten());
       }
     }
@@ -128,6 +130,8 @@ TEST(PagedAttention, IsAttentionOfEachTextToItself) {
       const at::Tensor q = paged.queries();
       expect_close(paged_attention(q, paged.plan(false), paged.cache, kScale, c.path),
                    paged.expected(q), c.tolerance, name(c));
+      expect_close(paged_attention(q, paged.plan(false), paged.cache, kScale, c.path, 0.4),
+                   paged.expected(q, 0.4), c.tolerance, name(c) + " with a soft-cap");
     }
   }
 }

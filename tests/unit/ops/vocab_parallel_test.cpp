@@ -32,7 +32,8 @@ Problem problem(double size) {
 
 /// Expects the same loss and, gathered, the same gradients as with all classes on one rank.
 void expect_same_as_whole(const Problem& p, int ranks) {
-  const auto whole = objective::linear_cross_entropy(p.x, p.weight, p.targets, p.setup, ops::Path::plain);
+  const auto whole =
+      objective::linear_cross_entropy(p.x, p.weight, p.targets, p.setup, ops::Path::plain);
   std::vector<at::Tensor> grads_x(static_cast<std::size_t>(ranks));
   comm::run_ranks(ranks, [&](comm::Communicator& world) {
     const std::int64_t first = kClasses * world.rank() / ranks;
@@ -54,6 +55,8 @@ TEST(VocabParallel, EqualsTheWholeForAnyShardingOfTheClasses) {
     expect_same_as_whole(problem(1), ranks);
     Problem weighted = problem(1);
     weighted.setup.row_weights = at::linspace(0.5, 2, kRows, at::kDouble);
+    expect_same_as_whole(weighted, ranks);
+    weighted.setup.softcap = 0.8;
     expect_same_as_whole(weighted, ranks);
   }
 }

@@ -103,6 +103,21 @@ TEST(LayoutMemory, IsTheFormulasOfStatesAndNeverBelowTheLeast) {
   }
 }
 
+TEST(LayoutMemory, ASoftCapOfAttentionAddsTheScoresOfAllPairs) {
+  model::ModelConfig model = model_of("gpt-1.7b", 32000);  // 16 heads
+  parallel::ParallelConfig parallel;
+  parallel.tp = 2;
+  const auto activations = [&] {
+    return layout_memory(facts_in_bf16(model, parallel, 2, {3, 1000, 1}), device_kind("h100"), 0)
+        .activations;
+  };
+  const double before = activations();
+
+  model.attention_softcap = 50;
+
+  EXPECT_DOUBLE_EQ(activations() - before, 4.0 * 4 * 3 * (16 / 2) * 1000 * 1000);
+}
+
 TEST(LayoutMemory, TheMeanRankIsNotAboveTheWorstRank) {
   model::ModelConfig moe = model_of("gpt-1.7b", 32000);
   moe.moe.num_experts = 16;
