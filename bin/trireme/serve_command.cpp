@@ -33,6 +33,8 @@ void add_serve_command(config::CommandLine& line) {
               "bearer token that requests must send; other users of this machine can see it in the "
               "process list")
       .option("--token-file", &options->token_file, "FILE", "file that contains the bearer token")
+      .option("--cors-origin", &options->cors_origins, "ORIGIN",
+              "origin of web pages that may use the server, may be repeated; *: all origins")
       .option("--model-name", &options->model_name, "NAME",
               "model name in requests; default: the directory name")
       .option("--max-batch", &options->engine.max_batch, "N", "number of answers generated at once")

@@ -83,6 +83,7 @@ void check_options(const ServeOptions& options) {
   refuse_below("--max-context", static_cast<double>(options.engine.max_context), 0);
   refuse_below("--kv-cache-mib", static_cast<double>(options.engine.kv_cache_mib), 0);
   generate::check_chat_template(options.model);
+  check_cors_origins(options.cors_origins);
   if (!options.token.empty() && !options.token_file.empty())
     fail(ErrorKind::usage, "give either --token or --token-file");
 }
@@ -180,15 +181,18 @@ void serve(const ServeOptions& options, const std::function<void(const std::stri
        .error_body =
            [](int status, std::string_view message) {
              return ApiError(status, std::string(message)).body();
-           }});
+           },
+       .common_headers =
+           [&](const http::HttpHead& head) { return service->common_headers(head); }});
   if (!server.is_loopback() && token.empty()) {
     fail(ErrorKind::usage,
          "--host {} can be reached from other machines: give --token-file FILE (or --token T), or "
          "--host 127.0.0.1",
          options.host);
   }
-  service.emplace(ServiceConfig{{.token = token, .is_loopback = server.is_loopback()},
-                                options.request_timeout_s});
+  service.emplace(ServiceConfig{
+      {.token = token, .is_loopback = server.is_loopback(), .cors_origins = options.cors_origins},
+      options.request_timeout_s});
   server.start();  // /health answers "loading" from now on
 
   const auto model = generate::load_model(options.model);

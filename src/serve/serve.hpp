@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "generate/engine_config.hpp"
 #include "generate/load/load_model.hpp"
@@ -16,6 +17,7 @@ struct ServeOptions {
   std::int64_t port = 8000;  // 0 selects any free port
   std::string token;
   std::string token_file;
+  std::vector<std::string> cors_origins;
   generate::EngineConfig engine{.max_queue = 256};
   double request_timeout_s = 600;
   double drain_s = 30;
