@@ -15,6 +15,7 @@
 #include "generate/cache/kv_pages.hpp"
 #include "generate/cache/schedule.hpp"
 #include "generate/logit_row.hpp"
+#include "generate/model_ranks.hpp"
 #include "model/transformer.hpp"
 
 namespace trireme::generate {
@@ -40,18 +41,23 @@ std::vector<float> mean_hidden(const ActiveSequence& text) {
 
 struct GenerationEngine::Impl {
   Impl(model::Transformer& the_model, const text::Tokenizer& the_tokenizer,
-       const EngineConfig& wanted)
+       const EngineConfig& wanted, ModelRanks* the_ranks)
       : model(the_model),
+        ranks(the_ranks),
         tokenizer(the_tokenizer),
         config(resolved(wanted, the_model)),
         unused(unused_ids(the_tokenizer, the_model.config().vocab_size)),
         schedule(config, num_kv_blocks(config, model)),
-        cache(device::with_torch_errors(
-            [&] { return model.make_cache(schedule.counters().kv_blocks_total); })),
+        cache(device::with_torch_errors([&] {
+          const std::int64_t blocks = schedule.counters().kv_blocks_total;
+          if (ranks != nullptr) ranks->make_cache(blocks);
+          return model.make_cache(blocks);
+        })),
         pages(cache),
         counters(schedule.counters()) {}
 
   model::Transformer& model;
+  ModelRanks* ranks;
   const text::Tokenizer& tokenizer;
   EngineConfig config;
   std::vector<std::uint32_t> unused;  // ids that are not tokens, which are never sampled
@@ -77,6 +83,8 @@ struct GenerationEngine::Impl {
   void compute(const std::vector<SequenceRows>& step);
   [[nodiscard]] at::Tensor hidden_of(const std::vector<SequenceRows>& step,
                                      const std::vector<std::int64_t>& kept) const;
+  [[nodiscard]] at::Tensor logits_of(const at::Tensor& hidden, std::int64_t first,
+                                     std::int64_t rows) const;
   /// Adds the hidden states [rows, D] to the sums of the sequences of `tokens`, by row.
   static void add_hidden(const std::vector<ActiveSequence*>& tokens, const at::Tensor& hidden);
   void set_unused(std::span<double> row, double value) const;
@@ -129,30 +137,29 @@ bool GenerationEngine::Impl::take_arrivals() {
 
 at::Tensor GenerationEngine::Impl::hidden_of(const std::vector<SequenceRows>& step,
                                              const std::vector<std::int64_t>& kept) const {
-  const at::Device device = model.registry().device();
-  std::vector<std::int64_t> tokens;
-  std::vector<std::int64_t> positions;
-  std::vector<ops::PagedSequence> texts;
+  StepRows rows;
+  rows.kept = kept;
   for (const SequenceRows& part : step) {
     const ActiveSequence& text = *part.text;
-    texts.push_back(
-        {static_cast<std::int64_t>(tokens.size()), part.rows, text.computed, text.blocks});
+    rows.texts.push_back(
+        {static_cast<std::int64_t>(rows.tokens.size()), part.rows, text.computed, text.blocks});
     for (std::int64_t index = text.computed; index < text.computed + part.rows; ++index) {
-      tokens.push_back(text.tokens[static_cast<std::size_t>(index)]);
-      positions.push_back(index);
+      rows.tokens.push_back(text.tokens[static_cast<std::size_t>(index)]);
+      rows.positions.push_back(index);
     }
   }
-  const auto on_device = [&](const std::vector<std::int64_t>& numbers) {
-    return at::tensor(numbers, at::kLong).to(device);
-  };
-  model::CachedStep pass;
-  pass.tokens = on_device(tokens);
-  pass.positions = on_device(positions).unsqueeze(0);
-  pass.kept = on_device(kept);
-  if (const std::int64_t window = model.config().sliding_window; window > 0)
-    pass.window_plan = ops::plan_paged(texts, device, window);
-  pass.plan = ops::plan_paged(std::move(texts), device);
-  return model.hidden_cached(pass, cache);
+  if (ranks != nullptr) ranks->compute_rows(rows);
+  at::Tensor hidden = compute_rows(model, rows, cache);
+  if (ranks != nullptr) ranks->end_step();
+  return hidden;
+}
+
+at::Tensor GenerationEngine::Impl::logits_of(const at::Tensor& hidden, std::int64_t first,
+                                             std::int64_t rows) const {
+  if (ranks != nullptr) ranks->logits(first, rows);
+  at::Tensor some = model.logits(hidden.narrow(0, first, rows)).to(at::kCPU);
+  if (ranks != nullptr) ranks->end_step();
+  return some;
 }
 
 void GenerationEngine::Impl::compute(const std::vector<SequenceRows>& step) {
@@ -187,8 +194,7 @@ void GenerationEngine::Impl::compute(const std::vector<SequenceRows>& step) {
   for (std::size_t first = 0; first < wanted.size(); first += kLogitRows) {
     const std::int64_t rows =
         std::min<std::int64_t>(kLogitRows, static_cast<std::int64_t>(wanted.size() - first));
-    const at::Tensor some =
-        model.logits(hidden.narrow(0, static_cast<std::int64_t>(first), rows)).to(at::kCPU);
+    const at::Tensor some = logits_of(hidden, static_cast<std::int64_t>(first), rows);
     for (std::int64_t i = 0; i < rows; ++i) {
       const Wanted& one = wanted[first + static_cast<std::size_t>(i)];
       if (one.text->finished) continue;
@@ -277,8 +283,8 @@ void GenerationEngine::Impl::end_step() {
 }
 
 GenerationEngine::GenerationEngine(model::Transformer& model, const text::Tokenizer& tokenizer,
-                                   const EngineConfig& config)
-    : impl_(std::make_unique<Impl>(model, tokenizer, config)) {}
+                                   const EngineConfig& config, ModelRanks* ranks)
+    : impl_(std::make_unique<Impl>(model, tokenizer, config, ranks)) {}
 
 GenerationEngine::~GenerationEngine() = default;
 
@@ -317,6 +323,7 @@ bool GenerationEngine::step() {
   if (!step.empty()) {
     const auto error =
         comm::capture([&] { device::with_torch_errors([&] { impl_->compute(step); }); });
+    if (error && impl_->ranks != nullptr) throw Error(*error);
     if (error) {
       impl_->schedule.forget();
       for (const SequenceRows& part : step) {
