@@ -52,9 +52,9 @@ int main(int argc, char** argv) {
     const WorldSource world = [&]() -> comm::Communicator& { return launch.world(); };
     for (const train::TaskRow& task : train::task_rows())
       add_train_command(line, launch, argv[0], task);
-    add_generate_command(line);
+    add_generate_command(line, launch);
     add_chat_command(line);
-    add_serve_command(line);
+    add_serve_command(line, launch);
     add_checkpoint_commands(line, world);
     add_config_show_command(line);
     add_verify_layout_command(line, launch);

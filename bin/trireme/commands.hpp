@@ -16,9 +16,9 @@ class Activity;
 namespace trireme {
 
 /// Commands of all ranks take the launch, which must outlive the CommandLine.
-void add_generate_command(config::CommandLine& line);
+void add_generate_command(config::CommandLine& line, comm::Launch& launch);
 void add_chat_command(config::CommandLine& line);
-void add_serve_command(config::CommandLine& line);
+void add_serve_command(config::CommandLine& line, comm::Launch& launch);
 void add_config_show_command(config::CommandLine& line);
 void add_verify_layout_command(config::CommandLine& line, comm::Launch& launch);
 void add_bench_generate_command(config::CommandLine& line);

@@ -5,11 +5,14 @@
 #include "bin/trireme/commands.hpp"
 #include "bin/trireme/model_options.hpp"
 #include "comm/agree.hpp"
+#include "comm/liveness/heartbeat.hpp"
 #include "core/files/json_lines.hpp"
 #include "core/process/run_main.hpp"
 #include "generate/engine.hpp"
 #include "generate/load/load_model.hpp"
+#include "generate/load/load_on_ranks.hpp"
 #include "generate/load/prompts.hpp"
+#include "generate/model_ranks.hpp"
 #include "generate/sampling.hpp"
 #include "text/encode_text.hpp"
 
@@ -53,6 +56,7 @@ struct GenerateSettings {
   }
 
   generate::ModelOptions model;
+  std::int64_t tensor_ranks = 1;
   std::vector<std::string> prompt;
   std::string prompts_file;
   bool chat = false;
@@ -187,12 +191,11 @@ std::string result_line(std::size_t index, std::size_t prompt_tokens,
   return json_line(line);
 }
 
-int run(const GenerateSettings& settings) {
-  check(settings);
-  const std::vector<generate::Prompt> prompts = prompts_of(settings);
-  check_chat_template(settings, prompts);
-  const auto model = generate::load_model(settings.model);
-  std::vector<generate::Request> requests = requests_of(settings, *model, prompts);
+/// Answers all prompts and prints the outputs, on rank 0.
+int answer(const GenerateSettings& settings, const std::vector<generate::Prompt>& prompts,
+           const generate::LoadedModel& loaded, generate::ModelRanks* ranks) {
+  const generate::LoadedModel* const model = &loaded;
+  std::vector<generate::Request> requests = requests_of(settings, loaded, prompts);
 
   generate::EngineConfig config = settings.engine;
   config.max_batch = std::min(config.max_batch, static_cast<std::int64_t>(requests.size()));
@@ -202,7 +205,7 @@ int run(const GenerateSettings& settings) {
       static_cast<std::int64_t>(*std::max_element(prompt_tokens.begin(), prompt_tokens.end()));
   const std::int64_t most = model->transformer->config().max_seq_len;
   config.max_context = longest + std::min(settings.max_tokens, most - longest);
-  generate::GenerationEngine engine(*model->transformer, model->tokenizer, config);
+  generate::GenerationEngine engine(*model->transformer, model->tokenizer, config, ranks);
 
   std::vector<std::string> heads(prompts.size());
   for (std::size_t i = 0; i < prompts.size(); ++i) {
@@ -212,26 +215,47 @@ int run(const GenerateSettings& settings) {
   OrderedOutput output(std::move(heads));
   const std::vector<generate::Answer> answers = generate::answer_all(
       engine, std::move(requests),
-      [&](std::size_t index, const generate::Delta& delta, const generate::Answer& answer) {
+      [&](std::size_t index, const generate::Delta& delta, const generate::Answer& so_far) {
         const bool last = delta.finish.has_value();
         const std::string end = !last           ? ""
-                                : settings.json ? result_line(index, prompt_tokens[index], answer)
+                                : settings.json ? result_line(index, prompt_tokens[index], so_far)
                                                 : "\n";
         output.add(index, settings.json ? end : delta.text + end, last);
       });
-  for (const generate::Answer& answer : answers) {
-    if (answer.error) throw Error(*answer.error);
+  for (const generate::Answer& one : answers) {
+    if (one.error) throw Error(*one.error);
   }
   return kExitDone;
 }
 
+int run(const GenerateSettings& settings, comm::Launch& launch) {
+  comm::Communicator& world = launch.world();
+  const comm::Heartbeat heartbeat(world, launch.info(), std::make_shared<comm::Activity>());
+  std::vector<generate::Prompt> prompts;
+  comm::all_or_none(world, [&] {
+    generate::check_tensor_ranks(settings.tensor_ranks, settings.model, world.size());
+    if (world.rank() != 0) return;  // only rank 0 has the standard input
+    check(settings);
+    prompts = prompts_of(settings);
+    check_chat_template(settings, prompts);
+  });
+  const generate::ModelPart part = generate::load_on_ranks(
+      settings.model, {world, launch.info().local_rank, launch.info().local_size});
+  const auto& model = part.model;
+  if (world.rank() != 0) return generate::follow(*model->transformer, world);
+  generate::ModelRanks ranks(world);
+  return ranks.lead(
+      [&] { return answer(settings, prompts, *model, world.size() > 1 ? &ranks : nullptr); });
+}
+
 }  // namespace
 
-void add_generate_command(config::CommandLine& line) {
+void add_generate_command(config::CommandLine& line, comm::Launch& launch) {
   const auto settings = std::make_shared<GenerateSettings>();
   config::Command& command =
       line.command("generate", "continue texts or answer chats with a trained model");
   add_model_options(command, settings->model);
+  add_tensor_ranks_option(command, settings->tensor_ranks);
   add_chat_template_option(command, settings->model)
       .option("--prompt", &settings->prompt, "TEXT",
               "text to continue, may contain special tokens; -: standard input without its last "
@@ -267,7 +291,10 @@ void add_generate_command(config::CommandLine& line) {
           "--temperature 0")
       .example("trireme generate --checkpoint runs/sft --chat --prompt \"Who are you?\"")
       .example("trireme generate --checkpoint hf/model --prompts prompts.jsonl --batch 16 --json")
-      .run([settings] { return run(*settings); });
+      .example(
+          "mpirun -n 2 trireme generate --checkpoint runs/sft --parallel.tp 2 --chat --prompt Hi")
+      .ranks(config::Ranks::all)
+      .run([settings, &launch] { return run(*settings, launch); });
 }
 
 }  // namespace trireme

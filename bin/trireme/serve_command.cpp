@@ -2,6 +2,7 @@
 
 #include "bin/trireme/commands.hpp"
 #include "bin/trireme/model_options.hpp"
+#include "comm/liveness/heartbeat.hpp"
 #include "core/error.hpp"
 #include "core/process/run_main.hpp"
 #include "serve/serve.hpp"
@@ -9,22 +10,25 @@
 namespace trireme {
 namespace {
 
-int run(const serve::ServeOptions& options) {
-  serve::serve(options, [](const std::string& url) {
-    print(url + "\n");
-    if (std::fflush(stdout) != 0)
-      fail(ErrorKind::resource, "cannot write the URL to standard output");
-  });
-  return kExitDone;
+int run(const serve::ServeOptions& options, comm::Launch& launch) {
+  const comm::Heartbeat heartbeat(launch.world(), launch.info(),
+                                  std::make_shared<comm::Activity>());
+  return serve::serve(options, {launch.world(), launch.info().local_rank, launch.info().local_size},
+                      [](const std::string& url) {
+                        print(url + "\n");
+                        if (std::fflush(stdout) != 0)
+                          fail(ErrorKind::resource, "cannot write the URL to standard output");
+                      });
 }
 
 }  // namespace
 
-void add_serve_command(config::CommandLine& line) {
+void add_serve_command(config::CommandLine& line, comm::Launch& launch) {
   const auto options = std::make_shared<serve::ServeOptions>();
   config::Command& command =
       line.command("serve", "serve a model over HTTP with OpenAI's API and a web page");
   add_model_options(command, options->model);
+  add_tensor_ranks_option(command, options->tensor_ranks);
   add_chat_template_option(command, options->model)
       .option("--host", &options->host, "ADDRESS",
               "address to listen on; an address other than loopback needs a token")
@@ -33,6 +37,8 @@ void add_serve_command(config::CommandLine& line) {
               "bearer token that requests must send; other users of this machine can see it in the "
               "process list")
       .option("--token-file", &options->token_file, "FILE", "file that contains the bearer token")
+      .option("--cors-origin", &options->cors_origins, "ORIGIN",
+              "origin of web pages that may use the server, may be repeated; *: all origins")
       .option("--model-name", &options->model_name, "NAME",
               "model name in requests; default: the directory name")
       .option("--max-batch", &options->engine.max_batch, "N", "number of answers generated at once")
@@ -49,7 +55,9 @@ void add_serve_command(config::CommandLine& line) {
       .example("trireme serve --checkpoint runs/sft")
       .example(
           "trireme serve --checkpoint hf/model --host 0.0.0.0 --port 8000 --token-file token.txt")
-      .run([options] { return run(*options); });
+      .example("mpirun -n 2 trireme serve --checkpoint runs/sft --parallel.tp 2")
+      .ranks(config::Ranks::all)
+      .run([options, &launch] { return run(*options, launch); });
 }
 
 }  // namespace trireme

@@ -14,6 +14,8 @@
 #include "device/torch_errors.hpp"
 #include "generate/cache/kv_pages.hpp"
 #include "generate/cache/schedule.hpp"
+#include "generate/logit_row.hpp"
+#include "generate/model_ranks.hpp"
 #include "model/transformer.hpp"
 
 namespace trireme::generate {
@@ -22,63 +24,40 @@ namespace {
 /// Rows of logits computed at a time. All rows of a long prompt would take gigabytes.
 constexpr std::int64_t kLogitRows = 64;
 
-/// Copies one row of logits (fp32 or fp64, in host memory) to `out`.
-void copy_row(const at::Tensor& logits, std::int64_t row, std::vector<double>& out) {
-  const at::Tensor from = logits.select(0, row);
-  const auto copy = [&](const auto* numbers) { out.assign(numbers, numbers + from.numel()); };
-  if (from.scalar_type() == at::kDouble) {
-    copy(from.const_data_ptr<double>());
-  } else {
-    copy(from.const_data_ptr<float>());
+/// Returns the mean of the hidden states of all tokens; empty unless the request wants it. Throws
+/// Error(numeric) if it is not finite.
+std::vector<float> mean_hidden(const ActiveSequence& text) {
+  std::vector<float> mean;
+  for (const double sum : text.hidden_sum) {
+    mean.push_back(static_cast<float>(sum / static_cast<double>(text.length())));
+    if (!std::isfinite(mean.back()))
+      fail(ErrorKind::numeric, "the model's hidden states are not finite after {} tokens",
+           text.length());
   }
-}
-
-void check_finite(std::span<const double> logits, std::int64_t num_tokens, const char* reason) {
-  if (std::all_of(logits.begin(), logits.end(), [](double x) { return std::isfinite(x); })) return;
-  fail(ErrorKind::numeric, "the model's logits are not finite after {} tokens: {}", num_tokens,
-       reason);
-}
-
-/// Returns the ids below `vocab_size` that are not tokens: padding rows of the embedding, and gaps
-/// in the vocabulary. A tokenizer without text (Tokenizer::ids_only) has no bytes for any id, so
-/// only its number of ids counts.
-std::vector<std::uint32_t> unused_ids(const text::Tokenizer& tokenizer, std::int64_t vocab_size) {
-  std::vector<std::uint32_t> ids;
-  for (std::uint32_t id = 0; id < vocab_size; ++id) {
-    const bool is_gap = !tokenizer.is_ids_only() && tokenizer.token_bytes(id).empty();
-    if (is_gap || id >= tokenizer.vocab_size()) ids.push_back(id);
-  }
-  return ids;
-}
-
-void apply_mask(TokenMask& mask, std::span<double> logits) {
-  std::vector<std::uint64_t> bits((logits.size() + 63) / 64, 0);
-  if (!mask.allow(bits, static_cast<std::int64_t>(logits.size()))) return;
-  bool any = false;
-  for (std::size_t id = 0; id < logits.size(); ++id) {
-    const bool allowed = ((bits[id / 64] >> (id % 64)) & 1U) != 0;
-    any = any || (allowed && std::isfinite(logits[id]));
-    if (!allowed) logits[id] = -INFINITY;
-  }
-  if (!any) fail(ErrorKind::internal, "the token mask of a request allows no token");
+  return mean;
 }
 
 }  // namespace
 
 struct GenerationEngine::Impl {
   Impl(model::Transformer& the_model, const text::Tokenizer& the_tokenizer,
-       const EngineConfig& wanted)
+       const EngineConfig& wanted, ModelRanks* the_ranks)
       : model(the_model),
+        ranks(the_ranks),
         tokenizer(the_tokenizer),
         config(resolved(wanted, the_model)),
         unused(unused_ids(the_tokenizer, the_model.config().vocab_size)),
         schedule(config, num_kv_blocks(config, model)),
-        cache(device::with_torch_errors(
-            [&] { return model.make_cache(schedule.counters().kv_blocks_total); })),
+        cache(device::with_torch_errors([&] {
+          const std::int64_t blocks = schedule.counters().kv_blocks_total;
+          if (ranks != nullptr) ranks->make_cache(blocks);
+          return model.make_cache(blocks);
+        })),
         pages(cache),
         counters(schedule.counters()) {}
 
   model::Transformer& model;
+  ModelRanks* ranks;
   const text::Tokenizer& tokenizer;
   EngineConfig config;
   std::vector<std::uint32_t> unused;  // ids that are not tokens, which are never sampled
@@ -104,6 +83,10 @@ struct GenerationEngine::Impl {
   void compute(const std::vector<SequenceRows>& step);
   [[nodiscard]] at::Tensor hidden_of(const std::vector<SequenceRows>& step,
                                      const std::vector<std::int64_t>& kept) const;
+  [[nodiscard]] at::Tensor logits_of(const at::Tensor& hidden, std::int64_t first,
+                                     std::int64_t rows) const;
+  /// Adds the hidden states [rows, D] to the sums of the sequences of `tokens`, by row.
+  static void add_hidden(const std::vector<ActiveSequence*>& tokens, const at::Tensor& hidden);
   void set_unused(std::span<double> row, double value) const;
   void take_logits(ActiveSequence& text, std::int64_t index);
   void draw(ActiveSequence& text, Delta& delta);
@@ -154,30 +137,29 @@ bool GenerationEngine::Impl::take_arrivals() {
 
 at::Tensor GenerationEngine::Impl::hidden_of(const std::vector<SequenceRows>& step,
                                              const std::vector<std::int64_t>& kept) const {
-  const at::Device device = model.registry().device();
-  std::vector<std::int64_t> tokens;
-  std::vector<std::int64_t> positions;
-  std::vector<ops::PagedSequence> texts;
+  StepRows rows;
+  rows.kept = kept;
   for (const SequenceRows& part : step) {
     const ActiveSequence& text = *part.text;
-    texts.push_back(
-        {static_cast<std::int64_t>(tokens.size()), part.rows, text.computed, text.blocks});
+    rows.texts.push_back(
+        {static_cast<std::int64_t>(rows.tokens.size()), part.rows, text.computed, text.blocks});
     for (std::int64_t index = text.computed; index < text.computed + part.rows; ++index) {
-      tokens.push_back(text.tokens[static_cast<std::size_t>(index)]);
-      positions.push_back(index);
+      rows.tokens.push_back(text.tokens[static_cast<std::size_t>(index)]);
+      rows.positions.push_back(index);
     }
   }
-  const auto on_device = [&](const std::vector<std::int64_t>& numbers) {
-    return at::tensor(numbers, at::kLong).to(device);
-  };
-  model::CachedStep pass;
-  pass.tokens = on_device(tokens);
-  pass.positions = on_device(positions).unsqueeze(0);
-  pass.kept = on_device(kept);
-  if (const std::int64_t window = model.config().sliding_window; window > 0)
-    pass.window_plan = ops::plan_paged(texts, device, window);
-  pass.plan = ops::plan_paged(std::move(texts), device);
-  return model.hidden_cached(pass, cache);
+  if (ranks != nullptr) ranks->compute_rows(rows);
+  at::Tensor hidden = compute_rows(model, rows, cache);
+  if (ranks != nullptr) ranks->end_step();
+  return hidden;
+}
+
+at::Tensor GenerationEngine::Impl::logits_of(const at::Tensor& hidden, std::int64_t first,
+                                             std::int64_t rows) const {
+  if (ranks != nullptr) ranks->logits(first, rows);
+  at::Tensor some = model.logits(hidden.narrow(0, first, rows)).to(at::kCPU);
+  if (ranks != nullptr) ranks->end_step();
+  return some;
 }
 
 void GenerationEngine::Impl::compute(const std::vector<SequenceRows>& step) {
@@ -187,23 +169,32 @@ void GenerationEngine::Impl::compute(const std::vector<SequenceRows>& step) {
   };
 
   std::vector<Wanted> wanted;
-  std::vector<std::int64_t> kept;
+  std::vector<std::int64_t> kept;       // rows of `wanted`, then rows of `summed`
+  std::vector<ActiveSequence*> summed;  // one entry for each row that an embedding adds
+  std::vector<std::int64_t> summed_rows;
   std::int64_t row = 0;
   for (const SequenceRows& part : step) {
     for (std::int64_t index = part.text->computed; index < part.text->computed + part.rows;
          ++index, ++row) {
+      if (part.text->wants_hidden(index)) {
+        summed.push_back(part.text);
+        summed_rows.push_back(row);
+      }
       if (!part.text->wants_logits(index)) continue;
       wanted.push_back({part.text, index});
       kept.push_back(row);
     }
   }
+  kept.insert(kept.end(), summed_rows.begin(), summed_rows.end());
   const at::Tensor hidden = hidden_of(step, kept);
   for (const SequenceRows& part : step) part.text->computed += part.rows;
+  if (!summed.empty())
+    add_hidden(summed, hidden.narrow(0, static_cast<std::int64_t>(wanted.size()),
+                                     static_cast<std::int64_t>(summed.size())));
   for (std::size_t first = 0; first < wanted.size(); first += kLogitRows) {
     const std::int64_t rows =
         std::min<std::int64_t>(kLogitRows, static_cast<std::int64_t>(wanted.size() - first));
-    const at::Tensor some =
-        model.logits(hidden.narrow(0, static_cast<std::int64_t>(first), rows)).to(at::kCPU);
+    const at::Tensor some = logits_of(hidden, static_cast<std::int64_t>(first), rows);
     for (std::int64_t i = 0; i < rows; ++i) {
       const Wanted& one = wanted[first + static_cast<std::size_t>(i)];
       if (one.text->finished) continue;
@@ -217,7 +208,26 @@ void GenerationEngine::Impl::compute(const std::vector<SequenceRows>& step) {
     if (text.finished || text.request.max_tokens > 0 || text.computed < text.length()) continue;
     Delta delta;
     delta.prompt = text.take_prompt_reports();
-    end(text, std::move(delta), FinishReason::length);
+    const auto error = comm::capture([&] { delta.embedding = mean_hidden(text); });
+    if (error) {
+      fail_sequence(text, *error);
+    } else {
+      end(text, std::move(delta), FinishReason::length);
+    }
+  }
+}
+
+void GenerationEngine::Impl::add_hidden(const std::vector<ActiveSequence*>& tokens,
+                                        const at::Tensor& hidden) {
+  const at::Tensor values = hidden.to(at::kCPU, at::kDouble).contiguous();
+  const auto width = static_cast<std::size_t>(values.size(1));
+  const double* row = values.const_data_ptr<double>();
+  // Rows are added in the order of the tokens, so that the sum does not depend on the chunks.
+  for (ActiveSequence* text : tokens) {
+    text->hidden_sum.resize(width, 0.0);
+    for (std::size_t i = 0; i < width; ++i) text->hidden_sum[i] += row[i];
+    ++text->summed_tokens;
+    row += width;
   }
 }
 
@@ -275,8 +285,8 @@ void GenerationEngine::Impl::end_step() {
 }
 
 GenerationEngine::GenerationEngine(model::Transformer& model, const text::Tokenizer& tokenizer,
-                                   const EngineConfig& config)
-    : impl_(std::make_unique<Impl>(model, tokenizer, config)) {}
+                                   const EngineConfig& config, ModelRanks* ranks)
+    : impl_(std::make_unique<Impl>(model, tokenizer, config, ranks)) {}
 
 GenerationEngine::~GenerationEngine() = default;
 
@@ -315,6 +325,7 @@ bool GenerationEngine::step() {
   if (!step.empty()) {
     const auto error =
         comm::capture([&] { device::with_torch_errors([&] { impl_->compute(step); }); });
+    if (error && impl_->ranks != nullptr) throw Error(*error);
     if (error) {
       impl_->schedule.forget();
       for (const SequenceRows& part : step) {

@@ -24,6 +24,8 @@ class Tokenizer;
 
 namespace trireme::generate {
 
+class ModelRanks;
+
 using RequestId = std::uint64_t;
 
 /// A thread-safe source of generated text: GenerationEngine, or a scripted one in tests of `serve`.
@@ -61,8 +63,9 @@ class GenerationEngine final : public AnswerSource {
  public:
   /// All arguments must outlive the engine. Throws Error(usage) if the budget is too small for one
   /// sequence of max_context tokens, Error(resource) if memory cannot be allocated.
+  /// `ranks`: the other ranks that hold parts of the model; null: this rank holds the whole model.
   GenerationEngine(model::Transformer& model, const text::Tokenizer& tokenizer,
-                   const EngineConfig& config);
+                   const EngineConfig& config, ModelRanks* ranks = nullptr);
   GenerationEngine(const GenerationEngine&) = delete;
   GenerationEngine& operator=(const GenerationEngine&) = delete;
   ~GenerationEngine() override;
@@ -73,7 +76,8 @@ class GenerationEngine final : public AnswerSource {
 
   /// Runs one step. Returns false if there is nothing to do. If the logits of a request are not
   /// finite, only this request fails. If the forward pass throws (for example without free memory),
-  /// all requests of this step fail.
+  /// all requests of this step fail. With several ranks, step() rethrows the error instead, because
+  /// the other ranks may wait in a collective.
   bool step();
 
   /// Runs steps until `stop` is requested, sleeping while idle. Remaining requests are cancelled.

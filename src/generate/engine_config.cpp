@@ -19,7 +19,9 @@ constexpr std::int64_t kUsualText = 2048;
 
 std::int64_t kv_block_bytes(model::Transformer& model) {
   const model::ModelConfig& c = model.config();
-  return 2 * c.num_layers * c.num_kv_heads * c.head_dim * KvBlocks::kTokens *
+  const std::int64_t key_heads =
+      model::local_heads(c, model.tensor().size(), model.tensor().rank()).key.count();
+  return 2 * c.num_layers * key_heads * c.head_dim * KvBlocks::kTokens *
          static_cast<std::int64_t>(c10::elementSize(model.registry().dtypes().compute));
 }
 
@@ -58,7 +60,9 @@ EngineConfig resolved(EngineConfig config, model::Transformer& model) {
     return (KvBlocks::needed(tokens) * block + kMib - 1) / kMib;
   };
   if (config.kv_cache_mib == 0) {
-    const double free_bytes = device::device_memory(model.registry().device()).available;
+    // The ranks of a model may share the memory of one machine.
+    const double free_bytes = device::device_memory(model.registry().device()).available /
+                              static_cast<double>(model.tensor().size());
     const auto quarter = static_cast<std::int64_t>(std::min(free_bytes / 4, 1e15)) / kMib;
     const std::int64_t usual = mib_of(config.max_batch * std::min(config.max_context, kUsualText));
     config.kv_cache_mib =

@@ -35,7 +35,10 @@ std::optional<RequestProblem> find_problem(const Request& request, std::int64_t 
                                               max_context - (draws ? 1 : 0),
                                               draws ? " (the context less one new token)" : "")};
   }
-  const std::int64_t least = request.prompt_logprobs ? 0 : 1;
+  const std::int64_t least = request.prompt_logprobs || request.embedding ? 0 : 1;
+  if (request.embedding && request.max_tokens > 0)
+    return RequestProblem{"max_tokens",
+                          formatted("{}, must be 0 for an embedding", request.max_tokens)};
   if (request.max_tokens < least) {
     return RequestProblem{"max_tokens",
                           formatted("{}, must be {} or more", request.max_tokens, least)};

@@ -50,7 +50,7 @@ class TokenMask {
 
 struct Request {
   std::vector<std::uint32_t> prompt;  // at least one id of the model's vocabulary
-  // maximum number of new tokens; 0 is allowed only with prompt_logprobs
+  // maximum number of new tokens; 0 is allowed only with prompt_logprobs or embedding
   std::int64_t max_tokens = 128;
   SamplingConfig sampling;
   std::uint64_t answer = 0;  // index among several answers with the same seed
@@ -63,6 +63,9 @@ struct Request {
   /// nullopt: no log-probabilities. 0: the log-probability of each generated token. k: also the
   /// log-probabilities of the k most likely tokens at each position.
   std::optional<std::int64_t> top_logprobs;
+  /// Computes the mean of the hidden states after the final norm over all tokens of the prompt.
+  /// max_tokens must be 0.
+  bool embedding = false;
   bool prompt_logprobs = false;          // also for prompt tokens, with the same top_logprobs
   bool sampled_logprobs = false;         // fill Delta::sampled
   bool skip_special_tokens = true;       // deltas do not contain the text of special tokens
@@ -104,6 +107,7 @@ struct Delta {
   std::vector<TokenReport> tokens;     // generated in this step, without the final end token
   std::vector<TokenReport> prompt;     // only with prompt_logprobs, sent once
   std::vector<SampledToken> sampled;   // only with sampled_logprobs; includes the end token
+  std::vector<float> embedding;        // only with Request::embedding, in the last delta
   std::optional<FinishReason> finish;  // set in the last delta
   std::optional<Error> error;          // numeric: non-finite logits; resource: no memory; internal
 };

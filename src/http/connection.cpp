@@ -36,6 +36,8 @@ HttpHead head_of_request(const http::request<http::string_body>& request) {
   head.origin = header(request, "Origin");
   head.fetch_site = header(request, "Sec-Fetch-Site");
   head.authorization = header(request, "Authorization");
+  head.wanted_method = header(request, "Access-Control-Request-Method");
+  head.wanted_headers = header(request, "Access-Control-Request-Headers");
   return head;
 }
 
@@ -131,12 +133,14 @@ void HttpConnection::on_head(ErrorCode error) {
   if (error) return on_read_error(error);
   ++number_;
   begun_ = ended_ = false;
+  common_headers_.clear();
   const auto& request = parser_->get();
   keep_alive_ = request.keep_alive();
   chunked_ = request.version() == 11;
   head_only_ = request.method() == http::verb::head;
   if (const char* problem = find_ambiguity(request)) return refuse(400, problem);
   const HttpHead head = head_of_request(request);
+  if (shared_->handlers.common_headers) common_headers_ = shared_->handlers.common_headers(head);
   if (auto answer = shared_->handlers.refuse(head)) return refuse(std::move(*answer));
 
   const auto length = parser_->content_length();

@@ -99,6 +99,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   std::optional<Parser> parser_;
   std::atomic<std::int64_t> waits_since_;  // clock ticks; -1 while a request is processed
   std::uint64_t number_ = 0;               // number of the current request
+  HttpHeaders common_headers_;             // every response to the current request has these
   std::size_t body_reserved_ = 0;
   bool head_only_ = false;
   bool keep_alive_ = false;

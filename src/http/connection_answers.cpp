@@ -136,7 +136,9 @@ std::string HttpConnection::head_of(const HttpResponse& answer,
     head += "Transfer-Encoding: chunked\r\n";
   }
   head += "X-Content-Type-Options: nosniff\r\n";
-  for (const auto& [name, value] : answer.headers) head += formatted("{}: {}\r\n", name, value);
+  for (const HttpHeaders* headers : {&answer.headers, &common_headers_}) {
+    for (const auto& [name, value] : *headers) head += formatted("{}: {}\r\n", name, value);
+  }
   head += keep_alive_ ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";
   return head;
 }

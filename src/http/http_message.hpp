@@ -16,7 +16,13 @@ struct HttpHead {
   std::optional<std::string> origin = {};
   std::optional<std::string> fetch_site = {};  // Sec-Fetch-Site
   std::optional<std::string> authorization = {};
+  // headers of a CORS preflight request
+  std::optional<std::string> wanted_method = {};   // Access-Control-Request-Method
+  std::optional<std::string> wanted_headers = {};  // Access-Control-Request-Headers
 };
+
+/// Names and values of headers.
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
   HttpHead head;
@@ -27,7 +33,7 @@ struct HttpResponse {
   int status = 200;
   std::string body = {};
   std::string content_type = "application/json";
-  std::vector<std::pair<std::string, std::string>> headers = {};
+  HttpHeaders headers = {};
 };
 
 /// The response to one request: either one call of `answer`, or begin_events, any number of `write`

@@ -35,6 +35,8 @@ struct HttpHandlers {
   std::function<void(HttpRequest request, std::shared_ptr<HttpReply> reply)> handle;
   /// Returns the body of an error response of the server itself (status 400, 408, 413, 500 or 503).
   std::function<std::string(int status, std::string_view message)> error_body;
+  /// Optional: returns headers that every response to this request has, errors included.
+  std::function<HttpHeaders(const HttpHead& head)> common_headers = {};
 };
 
 /// An HTTP/1.1 server (RFC 9112) for requests with small bodies and responses that may take long.

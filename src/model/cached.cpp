@@ -7,7 +7,9 @@
 #include "ops/linear.hpp"
 #include "ops/rms_norm.hpp"
 
-/// The forward pass for inference: no gradients, rows of many sequences, paged keys and values.
+/// The forward pass for inference: no gradients, rows of many sequences, paged keys and values. With
+/// tensor parallelism, hidden_cached() and logits() are collective, and every rank gets whole
+/// hidden states and logits.
 namespace trireme::model {
 namespace {
 
@@ -35,12 +37,25 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& x,
                                  const ops::PagedCache& cache, const at::Tensor& kept) const {
   const ModelConfig& c = context_.config;
   const ops::Path path = context_.path;
-  TRIREME_ASSERT(context_.tensor.size() == 1 && context_.context.size() == 1);
+  TRIREME_ASSERT(!context_.tensor.sequence_parallel() && context_.context.size() == 1);
+  TRIREME_ASSERT(heads_.key_of_query.empty());
   using OptionalWeight = std::optional<parallel::WeightRef>;
+  const auto with_bias = [&](const at::Tensor& y, const OptionalWeight& bias) {
+    return bias ? y + registry_.weight(*bias) : y;
+  };
   const auto linear = [&](const at::Tensor& in, parallel::WeightRef weight,
                           const weighted::Adapters& adapters, const OptionalWeight& bias) {
-    const at::Tensor y = cached_linear(in, registry_, weight, adapters, step.adapters, path);
-    return bias ? y + registry_.weight(*bias) : y;
+    return with_bias(cached_linear(in, registry_, weight, adapters, step.adapters, path), bias);
+  };
+  // Some steps keep no row.
+  const auto sum_over_ranks = [&](const at::Tensor& part) {
+    return part.size(0) == 0 ? part : context_.tensor.sum(part);
+  };
+  // The columns of the weight are split over the ranks of tp, so each rank has a part of the sum.
+  const auto summed_linear = [&](const at::Tensor& in, parallel::WeightRef weight,
+                                 const weighted::Adapters& adapters, const OptionalWeight& bias) {
+    const at::Tensor part = cached_linear(in, registry_, weight, adapters, step.adapters, path);
+    return with_bias(sum_over_ranks(part), bias);
   };
   const auto normed_by = [&](const at::Tensor& y, const OptionalWeight& ref) {
     return ref ? ops::rms_norm_forward(y, registry_.weight(*ref), c.norm_eps, path).y : y;
@@ -61,8 +76,8 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& x,
                                              path, c.attention_softcap);
   const at::Tensor residual = kept.defined() ? x.index_select(0, kept) : x;
   if (kept.defined()) attended = attended.index_select(0, kept);
-  const at::Tensor attention =
-      normed_by(linear(attended, output_, output_adapters_, output_bias_), attention_output_norm_);
+  const at::Tensor attention = normed_by(
+      summed_linear(attended, output_, output_adapters_, output_bias_), attention_output_norm_);
   at::Tensor sum;
   at::Tensor normed;
   if (post_norm_) {
@@ -73,10 +88,14 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& x,
   } else {
     sum = normed = attention + residual;
   }
-  if (experts_) return sum + normed_by(experts_->forward_cached(normed), mlp_output_norm_);
+  if (experts_) {
+    const at::Tensor y = sum_over_ranks(experts_->forward_cached(normed));
+    return sum + normed_by(y, mlp_output_norm_);
+  }
   const at::Tensor hidden = ops::gated_forward(
       linear(normed, gate_up_, gate_up_adapters_, gate_up_bias_), activation_, path);
-  return sum + normed_by(linear(hidden, down_, down_adapters_, down_bias_), mlp_output_norm_);
+  return sum +
+         normed_by(summed_linear(hidden, down_, down_adapters_, down_bias_), mlp_output_norm_);
 }
 
 KvCache Transformer::make_cache(std::int64_t num_blocks) const {
@@ -84,9 +103,12 @@ KvCache Transformer::make_cache(std::int64_t num_blocks) const {
       at::TensorOptions().dtype(registry_.dtypes().compute).device(registry_.device());
   KvCache cache;
   const auto make = [&options](std::int64_t count) { return device::own_pages(count, options); };
+  // With tensor parallelism, a rank caches only its key heads.
+  const std::int64_t key_heads =
+      local_heads(context_.config, context_.tensor.size(), context_.tensor.rank()).key.count();
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    cache.layers.push_back(ops::make_paged_cache(num_blocks, context_.config.num_kv_heads,
-                                                 context_.config.head_dim, make));
+    cache.layers.push_back(
+        ops::make_paged_cache(num_blocks, key_heads, context_.config.head_dim, make));
   }
   return cache;
 }
@@ -98,7 +120,10 @@ at::Tensor Transformer::hidden_cached(const CachedStep& step, const KvCache& cac
   at::Tensor x;
   {
     const parallel::UnitUse use(registry_.weights(), embedding_unit_);
-    x = scaled(at::embedding(registry_.weight(embedding_), step.tokens));  // [rows, D]
+    const auto [rows, elsewhere] = table_rows(step.tokens);
+    x = at::embedding(registry_.weight(embedding_), rows);  // [rows, D]
+    if (elsewhere.defined()) x.masked_fill_(elsewhere.unsqueeze(-1), 0);
+    x = scaled(context_.tensor.sum(x));
   }
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const parallel::UnitUse use(registry_.weights(), block_units_[i]);
@@ -112,8 +137,14 @@ at::Tensor Transformer::hidden_cached(const CachedStep& step, const KvCache& cac
 
 at::Tensor Transformer::logits(const at::Tensor& hidden) const {
   const at::NoGradGuard no_grad;
-  const at::Tensor logits =
-      ops::inference_linear_wide(hidden, registry_.weight(head_), context_.path);
+  at::Tensor logits = ops::inference_linear_wide(hidden, registry_.weight(head_), context_.path);
+  if (context_.tensor.size() > 1) {
+    const parallel::Slice& slice = registry_.layout().param(head_).slice;
+    const at::Tensor all =
+        at::zeros({hidden.size(0), context_.config.vocab_size}, logits.options());
+    all.narrow(1, slice.offset[0], slice.extent[0]).copy_(logits);
+    logits = context_.tensor.sum(all);
+  }
   const double softcap = context_.config.logit_softcap;
   return softcap > 0 ? logits.div(softcap).tanh_().mul_(softcap) : logits;
 }

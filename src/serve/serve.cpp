@@ -12,15 +12,18 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <thread>
 
+#include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
+#include "core/process/run_main.hpp"
 #include "core/process/stop_signals.hpp"
-#include "device/device.hpp"
 #include "device/torch_errors.hpp"
+#include "generate/model_ranks.hpp"
 #include "http/http_server.hpp"
 #include "serve/service.hpp"
 
@@ -28,37 +31,6 @@ namespace trireme::serve {
 namespace {
 
 using namespace std::chrono_literals;
-
-/// Runs the steps of the engine in a thread.
-class EngineThread {
- public:
-  EngineThread(generate::GenerationEngine& engine, std::int64_t threads)
-      : thread_([this, &engine, threads](const std::stop_token& stop) {
-          try {
-            device::set_cpu_threads(threads,
-                                    1);  // LibTorch sets the number of threads per calling thread
-            device::with_torch_errors([&] { engine.run(stop); });
-          } catch (...) {
-            error_ = std::current_exception();
-          }
-          has_ended_ = true;
-        }) {}
-
-  [[nodiscard]] bool has_ended() const { return has_ended_; }
-
-  /// Stops the thread and joins it. Rethrows the error that ended the engine.
-  void end() {
-    thread_.request_stop();
-    thread_.join();
-    if (error_) std::rethrow_exception(error_);
-  }
-
- private:
-  std::exception_ptr error_;
-  std::atomic<bool> has_ended_ = false;
-  // last member, so that the thread ends before the members that it writes are destroyed
-  std::jthread thread_;
-};
 
 /// Upper limit of timeouts. Clocks count nanoseconds in 64 bits.
 constexpr double kYear_s = 365 * 86400.0;
@@ -83,6 +55,7 @@ void check_options(const ServeOptions& options) {
   refuse_below("--max-context", static_cast<double>(options.engine.max_context), 0);
   refuse_below("--kv-cache-mib", static_cast<double>(options.engine.kv_cache_mib), 0);
   generate::check_chat_template(options.model);
+  check_cors_origins(options.cors_origins);
   if (!options.token.empty() && !options.token_file.empty())
     fail(ErrorKind::usage, "give either --token or --token-file");
 }
@@ -134,11 +107,14 @@ std::string name_of(const std::filesystem::path& place) {
   return path.filename().string();
 }
 
-ModelProperties facts_of(const ServeOptions& options, generate::LoadedModel& model,
+ModelProperties facts_of(const ServeOptions& options, const generate::ModelPart& part,
                          const generate::EngineConfig& config) {
+  generate::LoadedModel& model = *part.model;
+  const std::string hash =
+      part.weights_hash.empty() ? generate::hash_weights(model) : part.weights_hash;
   return {
       .name = options.model_name.empty() ? name_of(options.model.checkpoint) : options.model_name,
-      .fingerprint = "fp_" + generate::hash_weights(model).substr(0, 16),
+      .fingerprint = "fp_" + hash.substr(0, 16),
       .created = std::time(nullptr),
       .max_context = config.max_context,
       .vocab_size = model.transformer->config().vocab_size,
@@ -157,68 +133,119 @@ bool wait_for(double seconds, IsDone&& is_done) {
   return true;
 }
 
-}  // namespace
-
-void serve(const ServeOptions& options, const std::function<void(const std::string& url)>& ready) {
-  check_options(options);
-  const std::string token = token_of(options);
-  raise_file_limit();
-  watch_stop_signals();
-
-  // The order makes the engine end last, after the connections and the service.
-  std::optional<ServedModel> served;
-  std::optional<Service> service;
-  http::HttpServer server(
-      {.host = options.host,
-       .port = static_cast<std::uint16_t>(options.port),
-       .max_connections = max_connections()},
-      {.refuse = [&](const http::HttpHead& head) { return service->refuse(head); },
-       .handle =
-           [&](http::HttpRequest request, const std::shared_ptr<http::HttpReply>& reply) {
-             service->handle(std::move(request), reply);
-           },
-       .error_body =
-           [](int status, std::string_view message) {
-             return ApiError(status, std::string(message)).body();
-           }});
-  if (!server.is_loopback() && token.empty()) {
-    fail(ErrorKind::usage,
-         "--host {} can be reached from other machines: give --token-file FILE (or --token T), or "
-         "--host 127.0.0.1",
-         options.host);
+/// The HTTP server with its service. The parts are members, so that they end in this order: the
+/// connections, the service, the model.
+class Front {
+ public:
+  Front(const ServeOptions& options, const std::string& token)
+      : options_(options),
+        server_(
+            {.host = options.host,
+             .port = static_cast<std::uint16_t>(options.port),
+             .max_connections = max_connections()},
+            {.refuse = [this](const http::HttpHead& head) { return service_->refuse(head); },
+             .handle =
+                 [this](http::HttpRequest request, const std::shared_ptr<http::HttpReply>& reply) {
+                   service_->handle(std::move(request), reply);
+                 },
+             .error_body =
+                 [](int status, std::string_view message) {
+                   return ApiError(status, std::string(message)).body();
+                 },
+             .common_headers =
+                 [this](const http::HttpHead& head) { return service_->common_headers(head); }}) {
+    if (!server_.is_loopback() && token.empty()) {
+      fail(ErrorKind::usage,
+           "--host {} can be reached from other machines: give --token-file FILE (or --token T), "
+           "or --host 127.0.0.1",
+           options.host);
+    }
+    service_.emplace(ServiceConfig{{.token = token,
+                                    .is_loopback = server_.is_loopback(),
+                                    .cors_origins = options.cors_origins},
+                                   options.request_timeout_s});
+    server_.start();  // /health answers "loading" from now on
   }
-  service.emplace(ServiceConfig{{.token = token, .is_loopback = server.is_loopback()},
-                                options.request_timeout_s});
-  server.start();  // /health answers "loading" from now on
 
-  const auto model = generate::load_model(options.model);
-  generate::GenerationEngine engine(*model->transformer, model->tokenizer, options.engine);
-  served.emplace(facts_of(options, *model, engine.config()), model->tokenizer, engine);
-  if (stop_signal() != 0) return;
-  EngineThread steps(engine, options.model.threads);
-  service->open(*served);
-  ready(url_of(options.host, server.port()));
+  /// Answers requests until a stop signal, or until the engine ends. The calling thread runs the
+  /// steps of the engine, because only this thread may communicate with other ranks.
+  void run(const generate::ModelPart& part, generate::GenerationEngine& engine,
+           const std::function<void(const std::string& url)>& ready);
 
-  while (stop_signal() == 0 && !steps.has_ended()) std::this_thread::sleep_for(20ms);
-  service->drain();
+ private:
+  /// Waits for a stop signal, lets running answers finish, and ends the engine.
+  void watch(std::stop_source& engine_stop, const std::atomic<bool>& has_ended);
+
+  const ServeOptions& options_;
+  std::optional<ServedModel> served_;
+  std::optional<Service> service_;
+  http::HttpServer server_;
+};
+
+void Front::watch(std::stop_source& engine_stop, const std::atomic<bool>& has_ended) {
+  while (stop_signal() == 0 && !has_ended) std::this_thread::sleep_for(20ms);
+  service_->drain();
   if (const int number = stop_signal(); number != 0) {
     log::info(formatted("{}: no new requests are accepted; {} running answers have {} s to finish",
-                        signal_name(number), server.num_answering(), options.drain_s));
+                        signal_name(number), server_.num_answering(), options_.drain_s));
   }
-  const auto is_idle = [&] { return server.num_answering() == 0 || steps.has_ended(); };
-  if (!wait_for(options.drain_s, is_idle))
+  const auto is_idle = [&] { return server_.num_answering() == 0 || has_ended; };
+  if (!wait_for(options_.drain_s, is_idle))
     log::warn(
-        formatted("{} answers did not finish in time and are cancelled", server.num_answering()));
+        formatted("{} answers did not finish in time and are cancelled", server_.num_answering()));
+  engine_stop.request_stop();
+}
+
+void Front::run(const generate::ModelPart& part, generate::GenerationEngine& engine,
+                const std::function<void(const std::string& url)>& ready) {
+  served_.emplace(facts_of(options_, part, engine.config()), part.model->tokenizer, engine);
+  if (stop_signal() != 0) return;
+  service_->open(*served_);
+  std::stop_source engine_stop;
+  std::atomic<bool> has_ended = false;
   std::exception_ptr error;
-  try {
-    steps.end();
-  } catch (...) {
-    error = std::current_exception();
+  {
+    const std::jthread watcher([&] { watch(engine_stop, has_ended); });
+    try {
+      ready(url_of(options_.host, server_.port()));
+      device::with_torch_errors([&] { engine.run(engine_stop.get_token()); });
+    } catch (...) {
+      error = std::current_exception();
+    }
+    has_ended = true;
   }
   // Let the cancelled answers send their last messages.
-  wait_for(1, [&] { return server.num_answering() == 0; });
-  server.stop();
+  wait_for(1, [&] { return server_.num_answering() == 0; });
+  server_.stop();
   if (error) std::rethrow_exception(error);
+}
+
+}  // namespace
+
+int serve(const ServeOptions& options, const generate::ModelRank& place,
+          const std::function<void(const std::string& url)>& ready) {
+  comm::Communicator& world = place.world;
+  std::optional<Front> front;
+  comm::all_or_none(world, [&] {
+    generate::check_tensor_ranks(options.tensor_ranks, options.model, world.size());
+    check_options(options);
+    watch_stop_signals();
+    if (world.rank() != 0) return;
+    const std::string token = token_of(options);
+    raise_file_limit();
+    front.emplace(options, token);
+  });
+  const generate::ModelPart part = generate::load_on_ranks(options.model, place);
+  const auto& model = part.model;
+  if (world.rank() != 0) return generate::follow(*model->transformer, world);
+  generate::ModelRanks ranks(world);
+  return ranks.lead([&] {
+    generate::GenerationEngine engine(*model->transformer, model->tokenizer, options.engine,
+                                      world.size() > 1 ? &ranks : nullptr);
+    front->run(part, engine, ready);
+    front.reset();
+    return kExitDone;
+  });
 }
 
 }  // namespace trireme::serve

@@ -46,12 +46,13 @@ void ServedModel::require_tokenizer(const std::string& field) const {
       field, "no_tokenizer");
 }
 
-std::vector<std::uint32_t> ServedModel::encode(const std::string& text) const {
-  require_tokenizer("prompt");
+std::vector<std::uint32_t> ServedModel::encode(const std::string& text,
+                                               const std::string& field) const {
+  require_tokenizer(field);
   std::vector<std::uint32_t> ids = text::encode_text(tokenizer_, text);
   if (ids.empty())
-    refuse_field("prompt",
-                 "prompt is empty, and the tokenizer has no BOS token. Send a non-empty prompt.");
+    refuse_field(field, field + " is empty, and the tokenizer has no BOS token. Send a non-empty " +
+                            field + ".");
   return ids;
 }
 

@@ -48,8 +48,9 @@ class ServedModel {
   void require_tokenizer(const std::string& field) const;
 
   /// Returns the ids of a prompt. Special tokens in the text are recognized, as in `trireme
-  /// generate`. Throws ApiError(400) if the prompt has no tokens.
-  [[nodiscard]] std::vector<std::uint32_t> encode(const std::string& text) const;
+  /// generate`. Throws ApiError(400) that names `field` if the prompt has no tokens.
+  [[nodiscard]] std::vector<std::uint32_t> encode(const std::string& text,
+                                                  const std::string& field = "prompt") const;
 
   /// Writes a chat in the chat format of the model. Texts of the request never become special
   /// tokens. If `opens_thought` is true and the model thinks, the prompt ends with the opening

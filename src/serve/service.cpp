@@ -162,6 +162,18 @@ void answer_completion(const ServiceCall& call) {
   run_completion(call.context, call.reply, request);
 }
 
+void answer_embedding(const ServiceCall& call) {
+  const EmbeddingRequest request = read_embedding_request(call.request.body);
+  check_model_name(call.context.model, request.model);
+  run_embedding(call.context, call.reply, request);
+}
+
+void answer_response(const ServiceCall& call) {
+  const ResponseRequest request = read_response_request(call.request.body);
+  check_model_name(call.context.model, request.chat.fields.model);
+  run_response(call.context, call.reply, request);
+}
+
 void answer_metrics(const ServiceCall& call) {
   call.reply->answer(
       {.body = metrics_text(call.context.metrics, call.context.model.source().counters()),
@@ -179,6 +191,8 @@ const std::vector<Route>& routes() {
   static const std::vector<Route> table{
       {"POST", "/v1/chat/completions", answer_chat},
       {"POST", "/v1/completions", answer_completion},
+      {"POST", "/v1/embeddings", answer_embedding},
+      {"POST", "/v1/responses", answer_response},
       {"GET", "/v1/models", answer_text<models_text>},
       {"GET", kModelPath, answer_model},
       {"POST", "/tokenize", answer_text<tokenize_text>},
@@ -241,7 +255,13 @@ void Service::drain() {
   is_draining_ = true;
 }
 
+http::HttpHeaders Service::common_headers(const http::HttpHead& head) const {
+  return cors_headers(config_.access, head);
+}
+
 std::optional<ApiError> Service::find_problem(const http::HttpHead& head) const {
+  if (is_allowed_preflight(config_.access, head))
+    return find_access_problem(config_.access, head, false);
   const Route* route = find_route(head.path);
   const bool is_page = find_page_file(head.path) != nullptr;
   const bool is_public = is_page || head.path == kHealthPath;
@@ -277,6 +297,8 @@ std::optional<http::HttpResponse> Service::refuse(const http::HttpHead& head) co
 
 void Service::handle(http::HttpRequest request, const std::shared_ptr<http::HttpReply>& reply) {
   try {
+    if (is_allowed_preflight(config_.access, request.head))
+      return reply->answer(preflight_answer(request.head));
     if (const PageFile* file = find_page_file(request.head.path))
       return reply->answer(page_answer(*file));
     if (request.head.path == kHealthPath)

@@ -33,6 +33,7 @@ class Service {
 
   /// The handlers of HttpHandlers.
   [[nodiscard]] std::optional<http::HttpResponse> refuse(const http::HttpHead& head) const;
+  [[nodiscard]] http::HttpHeaders common_headers(const http::HttpHead& head) const;
   void handle(http::HttpRequest request, const std::shared_ptr<http::HttpReply>& reply);
 
  private:

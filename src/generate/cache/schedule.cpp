@@ -45,9 +45,9 @@ void Schedule::start_waiting() {
 }
 
 void Schedule::share_blocks(ActiveSequence& text) {
-  if (!config_.share_prefixes || !text.prompt_reported()) return;
+  if (!config_.share_prefixes) return;
   // Do not share the block of the last token: at least one token must be computed to get logits.
-  while (text.blocks.size() == text.published &&
+  while (text.may_share() && text.blocks.size() == text.published &&
          text.computed == static_cast<std::int64_t>(text.blocks.size()) * KvBlocks::kTokens &&
          text.computed + KvBlocks::kTokens < text.length()) {
     const auto found = blocks_.share(text.chain, block_tokens(text, text.published));

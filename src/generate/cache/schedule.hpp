@@ -40,7 +40,10 @@ struct ActiveSequence {
   AnswerText answer;
   TokenHistory history;
   std::vector<TokenReport> prompt_reports;  // reports of the prompt tokens that are computed so far
-  bool prompt_reports_sent = false;         // prompt_reports were given to the caller
+  std::vector<double>
+      hidden_sum;  // with Request::embedding: sum over the first summed_tokens tokens
+  std::int64_t summed_tokens = 0;
+  bool prompt_reports_sent = false;  // prompt_reports were given to the caller
 
   [[nodiscard]] std::int64_t length() const { return static_cast<std::int64_t>(tokens.size()); }
 
@@ -52,6 +55,15 @@ struct ActiveSequence {
 
   /// Returns true if the next step only decodes: it computes one new token from the last one.
   [[nodiscard]] bool drawing() const { return drawn() > 0 && computed + 1 == length(); }
+
+  /// Returns true if the hidden states after token `index` are needed. After a preemption, tokens
+  /// are computed again that the sum already contains.
+  [[nodiscard]] bool wants_hidden(std::int64_t index) const {
+    return request.embedding && index >= summed_tokens;
+  }
+
+  /// Returns true if the cached keys and values of other sequences are enough for the next token.
+  [[nodiscard]] bool may_share() const { return prompt_reported() && !wants_hidden(computed); }
 
   [[nodiscard]] bool prompt_reported() const {
     return !request.prompt_logprobs || prompt_reports_sent ||

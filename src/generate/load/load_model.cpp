@@ -23,6 +23,7 @@
 #include "core/process/max_threads.hpp"
 #include "device/device.hpp"
 #include "device/torch_bridge.hpp"
+#include "generate/load/load_on_ranks.hpp"
 
 namespace trireme::generate {
 namespace {
@@ -171,6 +172,93 @@ text::ChatTemplatePtr chat_of(const ModelSource& source) {
   return named != nullptr ? text::shared_chat_template(named->name) : jinja_format_of(source);
 }
 
+/// Throws Error(usage) unless all ranks get the same number of heads.
+void check_heads(const model::ModelConfig& config, int ranks) {
+  for (int rank = 0; rank < ranks; ++rank) {
+    const bool is_even = config.num_heads % ranks == 0 &&
+                         model::local_heads(config, ranks, rank).key_of_query.empty();
+    if (is_even) continue;
+    fail(
+        ErrorKind::usage,
+        "--parallel.tp {} cannot divide {} attention heads and {} key heads evenly. Give a divisor "
+        "of the number of key heads.",
+        ranks, config.num_heads, config.num_kv_heads);
+  }
+}
+
+/// Reads all parameters. If several ranks hold the model, each rank reads a whole parameter and
+/// keeps its part. Then returns the hash of the whole weights, otherwise "".
+std::string read_parameters(const ModelSource& source, LoadedModel& loaded) {
+  const bool is_split = loaded.mesh->size(parallel::Axis::tp) > 1;
+  Hasher hasher;
+  for (parallel::ParamId id = 0; id < loaded.registry.size(); ++id) {
+    const parallel::ParamSpec& spec = loaded.registry.spec(id);
+    const at::Tensor weight = loaded.registry.main(id);
+    if (!is_split) {
+      source.read(spec.name, weight);
+      continue;
+    }
+    const at::Tensor whole = at::empty(spec.shape, weight.options());
+    source.read(spec.name, whole);
+    hasher.update(spec.name);
+    hasher.update(std::span(static_cast<const std::byte*>(whole.const_data_ptr()), whole.nbytes()));
+    at::Tensor part = whole;
+    const parallel::Slice& slice = loaded.registry.layout().param(id).slice;
+    for (std::size_t dim = 0; dim < slice.offset.size(); ++dim)
+      part = part.narrow(static_cast<std::int64_t>(dim), slice.offset[dim], slice.extent[dim]);
+    weight.copy_(part);
+  }
+  return is_split ? hasher.hex() : "";
+}
+
+/// Loads a model on the ranks of `mesh`. `self` is null, or the world of `mesh`.
+ModelPart load_part(const ModelSource& source, std::unique_ptr<comm::Communicator> self,
+                    std::unique_ptr<parallel::Mesh> mesh, device::ParamDTypes dtypes,
+                    at::Device device) {
+  auto loaded = std::unique_ptr<LoadedModel>(new LoadedModel{std::move(self),
+                                                             std::move(mesh),
+                                                             {},
+                                                             nullptr,
+                                                             tokenizer_of(source),
+                                                             {},
+                                                             source.place,
+                                                             chat_of(source),
+                                                             source.taught});
+  loaded->end_tokens = end_tokens_of(source, loaded->tokenizer);
+  checkpoint::check_tokenizer_fits(loaded->tokenizer.vocab_size(), source.config,
+                                   source.place.string());
+  loaded->registry.freeze();  // inference: no gradients
+  model::TransformerOptions model_options;
+  model_options.lora = source.lora;
+  model_options.tensor = {loaded->mesh->group(parallel::Axis::tp), /*sequence_parallel=*/false};
+  loaded->transformer =
+      std::make_unique<model::Transformer>(loaded->registry, source.config, model_options);
+  loaded->registry.allocate(*loaded->mesh, dtypes, device);
+  loaded->transformer->prepare();
+  std::string hash = read_parameters(source, *loaded);
+  loaded->registry.refresh_weights();
+  return {std::move(loaded), std::move(hash)};
+}
+
+/// Sets the chat format that the options name.
+void choose_chat(LoadedModel& model, const ModelOptions& options,
+                 const text::ChatTemplatePtr& format) {
+  if (format != nullptr) model.chat = format;
+  if (options.chat_template != text::kTokenizerTemplate) return;
+  const std::string jinja = checkpoint::jinja_of(model.tokenizer.files());
+  if (jinja.empty())
+    fail(ErrorKind::usage, "--chat-template tokenizer: the tokenizer of {} has no chat template",
+         options.checkpoint);
+  model.chat = text::jinja_chat_template(
+      jinja, formatted("{}: the chat template", model.checkpoint.string()));
+}
+
+void set_threads(const ModelOptions& options, int local_size) {
+  if (options.threads < 0 || options.threads > kMaxThreads)
+    fail(ErrorKind::usage, "--threads {}, must be in [0, {}]", options.threads, kMaxThreads);
+  device::set_cpu_threads(options.threads, local_size);
+}
+
 /// Returns the format that the options name; null for the model's own.
 text::ChatTemplatePtr chosen_format(const ModelOptions& options) {
   constexpr std::size_t kMaxTemplateBytes = std::size_t{1} << 20;
@@ -215,29 +303,7 @@ std::unique_ptr<LoadedModel> load_model(const std::filesystem::path& place,
   const ModelSource source = open_source(place, allow_older, ema, head);
   std::unique_ptr<comm::Communicator> self = comm::make_world("self", {});
   auto mesh = std::make_unique<parallel::Mesh>(*self, parallel::ParallelConfig{});
-  auto loaded = std::unique_ptr<LoadedModel>(new LoadedModel{std::move(self),
-                                                             std::move(mesh),
-                                                             {},
-                                                             nullptr,
-                                                             tokenizer_of(source),
-                                                             {},
-                                                             source.place,
-                                                             chat_of(source),
-                                                             source.taught});
-  loaded->end_tokens = end_tokens_of(source, loaded->tokenizer);
-  checkpoint::check_tokenizer_fits(loaded->tokenizer.vocab_size(), source.config,
-                                   source.place.string());
-  loaded->registry.freeze();  // inference: no gradients
-  model::TransformerOptions model_options;
-  model_options.lora = source.lora;
-  loaded->transformer =
-      std::make_unique<model::Transformer>(loaded->registry, source.config, model_options);
-  loaded->registry.allocate(*loaded->mesh, dtypes, device);
-  loaded->transformer->prepare();
-  for (parallel::ParamId id = 0; id < loaded->registry.size(); ++id)
-    source.read(loaded->registry.spec(id).name, loaded->registry.main(id));
-  loaded->registry.refresh_weights();
-  return loaded;
+  return load_part(source, std::move(self), std::move(mesh), dtypes, device).model;
 }
 
 void check_chat_template(const ModelOptions& options) {
@@ -246,24 +312,44 @@ void check_chat_template(const ModelOptions& options) {
 
 std::unique_ptr<LoadedModel> load_model(const ModelOptions& options, int local_rank,
                                         int local_size) {
-  if (options.threads < 0 || options.threads > kMaxThreads)
-    fail(ErrorKind::usage, "--threads {}, must be in [0, {}]", options.threads, kMaxThreads);
   const text::ChatTemplatePtr format = chosen_format(options);
-  device::set_cpu_threads(options.threads, local_size);
+  set_threads(options, local_size);
   auto model =
       load_model(options.checkpoint, device::precision_dtypes(options.precision, "--precision"),
                  device::choose_device(options.device, local_rank, "--device"), options.allow_older,
                  options.ema, options.head);
-  if (format != nullptr) model->chat = format;
-  if (options.chat_template == text::kTokenizerTemplate) {
-    const std::string jinja = checkpoint::jinja_of(model->tokenizer.files());
-    if (jinja.empty())
-      fail(ErrorKind::usage, "--chat-template tokenizer: the tokenizer of {} has no chat template",
-           options.checkpoint);
-    model->chat = text::jinja_chat_template(
-        jinja, formatted("{}: the chat template", model->checkpoint.string()));
-  }
+  choose_chat(*model, options, format);
   return model;
+}
+
+void check_tensor_ranks(std::int64_t tensor_ranks, const ModelOptions& options, int num_ranks) {
+  if (tensor_ranks < 1)
+    fail(ErrorKind::usage, "--parallel.tp is {}. It must be at least 1.", tensor_ranks);
+  if (tensor_ranks != num_ranks)
+    fail(ErrorKind::usage,
+         "--parallel.tp is {}, but the number of ranks is {}. Both must be equal: give "
+         "--parallel.tp {}, or start the program with mpirun -n {}.",
+         tensor_ranks, num_ranks, num_ranks, tensor_ranks);
+  if (num_ranks > 1 && options.device == "cuda")
+    fail(ErrorKind::usage,
+         "--device cuda runs on one rank only. Give --parallel.tp 1, or --device cpu.");
+}
+
+ModelPart load_on_ranks(const ModelOptions& options, const ModelRank& place) {
+  if (place.world.size() == 1) return {load_model(options, place.local_rank, place.local_size), ""};
+  auto mesh = std::make_unique<parallel::Mesh>(place.world,
+                                               parallel::ParallelConfig{.tp = place.world.size()});
+  return comm::all_or_none(place.world, [&] {
+    const text::ChatTemplatePtr format = chosen_format(options);
+    set_threads(options, place.local_size);
+    const ModelSource source = open_source(options.checkpoint, options.allow_older, options.ema, options.head);
+    check_heads(source.config, place.world.size());
+    ModelPart part =
+        load_part(source, nullptr, std::move(mesh),
+                  device::precision_dtypes(options.precision, "--precision"), at::kCPU);
+    choose_chat(*part.model, options, format);
+    return part;
+  });
 }
 
 std::string hash_weights(LoadedModel& model) {

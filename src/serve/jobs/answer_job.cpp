@@ -135,15 +135,24 @@ void AnswerJob::finish_part(Part& part) {
   is_over_ = true;
   context_.metrics.request_s.add(std::chrono::duration<double>(Clock::now() - begun_).count());
   if (!streams_) return reply_->answer({.body = body()});
-  if (with_usage_) send_event(usage_chunk(head_, chunk_object(), usage_));
-  reply_->write(std::string(kSseDone));
+  send_events(last_events());
   reply_->end();
 }
 
-void AnswerJob::send_event(const std::string& json) {
+void AnswerJob::send_events(std::string bytes) {
   // The stream begins with its first event, so that an earlier error gets its own HTTP status.
   if (!std::exchange(has_events_, true)) reply_->begin_events();
-  reply_->write(sse_event(json));
+  reply_->write(std::move(bytes));
+}
+
+std::string AnswerJob::usage_and_done(const char* object) const {
+  const std::string usage =
+      with_usage_ ? sse_event(usage_chunk(head_, object, usage_)) : std::string();
+  return usage + std::string(kSseDone);
+}
+
+std::string AnswerJob::error_events(const ApiError& error) {
+  return sse_event(error.body()) + std::string(kSseDone);
 }
 
 void AnswerJob::fail(const ApiError& error) {
@@ -151,8 +160,7 @@ void AnswerJob::fail(const ApiError& error) {
   cancel_all();
   if (error.status() >= 500) log::error(formatted("request {}: {}", head_.id, error.what()));
   if (!has_events_) return reply_->answer(error_answer(error));
-  reply_->write(sse_event(error.body()));
-  reply_->write(std::string(kSseDone));
+  reply_->write(error_events(error));
   reply_->end();
 }
 

@@ -12,7 +12,9 @@
 #include "serve/openai/api_error.hpp"
 #include "serve/openai/chat_request.hpp"
 #include "serve/openai/completion_request.hpp"
+#include "serve/openai/embedding_request.hpp"
 #include "serve/openai/replies.hpp"
+#include "serve/openai/response_request.hpp"
 #include "serve/serve_metrics.hpp"
 #include "serve/served_model.hpp"
 
@@ -50,8 +52,10 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
   virtual void take(std::size_t index, generate::Delta& delta) = 0;
   /// Returns the complete response body after all answers have ended.
   [[nodiscard]] virtual std::string body() = 0;
-  /// Returns the "object" member of the usage event at the end of a stream.
-  [[nodiscard]] virtual const char* chunk_object() const = 0;
+  /// Returns the events at the end of a stream after all answers have ended.
+  [[nodiscard]] virtual std::string last_events() = 0;
+  /// Returns the events at the end of a stream that an error ends.
+  [[nodiscard]] virtual std::string error_events(const ApiError& error);
 
   [[nodiscard]] const ServedModel& model() const noexcept { return context_.model; }
 
@@ -63,7 +67,14 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
 
   [[nodiscard]] const TokenUsage& usage() const noexcept { return usage_; }
 
-  void send_event(const std::string& json);
+  /// Sends the bytes of one or more events.
+  void send_events(std::string bytes);
+
+  void send_event(const std::string& json) { send_events(sse_event(json)); }
+
+  /// Returns the last events of OpenAI's older APIs: the usage if the request wants it, and [DONE].
+  /// `object` is the "object" member of the usage event.
+  [[nodiscard]] std::string usage_and_done(const char* object) const;
   /// Ends answer `index` with finish reason stop and ignores further output of the engine.
   void end_early(std::size_t index);
 
@@ -133,6 +144,10 @@ void run_chat(const JobContext& context, std::shared_ptr<http::HttpReply> reply,
               const ChatRequest& request);
 void run_completion(const JobContext& context, std::shared_ptr<http::HttpReply> reply,
                     const CompletionRequest& request);
+void run_embedding(const JobContext& context, std::shared_ptr<http::HttpReply> reply,
+                   const EmbeddingRequest& request);
+void run_response(const JobContext& context, std::shared_ptr<http::HttpReply> reply,
+                  const ResponseRequest& request);
 
 /// Returns the HTTP response for an error, with the headers that its status requires.
 http::HttpResponse error_answer(const ApiError& error);

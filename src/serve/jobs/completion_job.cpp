@@ -43,7 +43,7 @@ class CompletionJob final : public AnswerJob {
   [[nodiscard]] CompletionChoice take_new(std::size_t index, Choice& choice) const;
   [[nodiscard]] std::string body() override;
 
-  [[nodiscard]] const char* chunk_object() const override { return "text_completion"; }
+  [[nodiscard]] std::string last_events() override { return usage_and_done("text_completion"); }
 
   bool with_logprobs_;
   std::vector<Choice> choices_;

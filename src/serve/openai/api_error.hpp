@@ -24,6 +24,8 @@ class ApiError : public std::exception {
 
   [[nodiscard]] const std::string& param() const noexcept { return param_; }
 
+  [[nodiscard]] const std::string& code() const noexcept { return code_; }
+
   /// Returns {"error": {"message", "type", "param", "code"}}. The text is always valid UTF-8.
   [[nodiscard]] std::string body() const;
 

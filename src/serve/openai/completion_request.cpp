@@ -12,10 +12,10 @@ namespace {
 
 constexpr std::int64_t kDefaultMaxTokens = 16;  // default of OpenAI's API
 
-[[noreturn]] void refuse_prompt() {
-  refuse_field("prompt",
-               "prompt must be a string, a list of strings, a list of token ids or a list of such "
-               "lists");
+[[noreturn]] void refuse_prompt(const std::string& field) {
+  refuse_field(field, formatted("{} must be a string, a list of strings, a list of token ids or a "
+                                "list of such lists",
+                                field));
 }
 
 bool is_id(const Json& value) {
@@ -23,36 +23,38 @@ bool is_id(const Json& value) {
          value.get<std::uint64_t>() <= std::numeric_limits<std::uint32_t>::max();
 }
 
-CompletionPrompt one_prompt(const Json& value) {
+CompletionPrompt one_prompt(const Json& value, const std::string& field) {
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_array() || value.empty() || !std::all_of(value.begin(), value.end(), is_id))
-    refuse_prompt();
+    refuse_prompt(field);
   return value.get<std::vector<std::uint32_t>>();
 }
 
-std::vector<CompletionPrompt> read_completion_prompts(const BodyFields& fields) {
-  const Json* value = fields.find("prompt");
-  if (value == nullptr) refuse_field("prompt", "prompt is missing");
+}  // namespace
+
+std::vector<CompletionPrompt> read_prompt_list(const BodyFields& fields, const char* name,
+                                               std::size_t most) {
+  const Json* value = fields.find(name);
+  const std::string field = fields.name_of(name);
+  if (value == nullptr) refuse_field(field, field + " is missing");
   const bool is_one =
       value->is_string() || (value->is_array() && !value->empty() && value->front().is_number());
-  if (is_one) return {one_prompt(*value)};
-  if (!value->is_array() || value->empty()) refuse_prompt();
-  if (value->size() > kMaxPrompts)
-    refuse_field("prompt", formatted("prompt has {} entries, at most {} are allowed", value->size(),
-                                     kMaxPrompts));
+  if (is_one) return {one_prompt(*value, field)};
+  if (!value->is_array() || value->empty()) refuse_prompt(field);
+  if (value->size() > most)
+    refuse_field(
+        field, formatted("{} has {} entries, at most {} are allowed", field, value->size(), most));
   std::vector<CompletionPrompt> prompts;
-  for (const Json& each : *value) prompts.push_back(one_prompt(each));
+  for (const Json& each : *value) prompts.push_back(one_prompt(each, field));
   return prompts;
 }
-
-}  // namespace
 
 CompletionRequest read_completion_request(std::string_view json) {
   const Json body = parse_body(json);
   const BodyFields fields(body);
   CompletionRequest request;
   request.fields = read_generation_fields(fields);
-  request.prompts = read_completion_prompts(fields);
+  request.prompts = read_prompt_list(fields, "prompt", kMaxPrompts);
   request.echo = fields.boolean("echo").value_or(false);
   request.logprobs = fields.integer("logprobs", 0, kMaxTopLogprobs);
   request.fields.max_tokens =

@@ -24,6 +24,12 @@ struct CompletionRequest {
 /// Maximum number of prompts in a request; each has num_answers answers.
 inline constexpr std::size_t kMaxPrompts = 1024;
 
+/// Reads the list of texts and token ids in the field `name`: a string, a list of strings, a list of
+/// token ids, or a list of such lists. Throws ApiError(400) for another form or more than `most`
+/// entries.
+std::vector<CompletionPrompt> read_prompt_list(const BodyFields& fields, const char* name,
+                                               std::size_t most);
+
 /// Reads a whole request. Throws ApiError(400) that names the field, also for unknown fields.
 /// Source: OpenAI's API reference, "Create completion".
 CompletionRequest read_completion_request(std::string_view json);

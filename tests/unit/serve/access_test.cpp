@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/error.hpp"
 #include "http/loopback.hpp"
 
 namespace trireme::serve {
@@ -61,6 +62,43 @@ TEST(Access, WantsTheToken) {
   EXPECT_EQ(with("secret"), 401);
   EXPECT_EQ(status(rules, {.host = "localhost"}), 401);
   EXPECT_EQ(status(rules, {.host = "localhost"}, false), 200);
+}
+
+TEST(Access, OnlyTheOriginsOfTheListMaySendRequests) {
+  const AccessRules rules{.token = "t", .cors_origins = {"https://a.example", "http://b:8"}};
+  const auto from = [&](const char* origin) {
+    return http::HttpHead{.host = "localhost",
+                          .origin = origin,
+                          .fetch_site = "cross-site",
+                          .authorization = "Bearer t"};
+  };
+  EXPECT_EQ(status(rules, from("https://a.example")), 200);
+  EXPECT_EQ(status(rules, from("http://b:8")), 200);
+  for (const char* other : {"http://a.example", "https://a.example:1", "http://b", "null", "*"})
+    EXPECT_EQ(status(rules, from(other)), 403) << other;
+  EXPECT_EQ(status({.cors_origins = {"*"}}, from("null")), 200);
+  EXPECT_EQ(status(rules, {.host = "localhost", .origin = "https://a.example"}), 401);
+  EXPECT_EQ(status(rules, {.host = "evil.example", .origin = "https://a.example"}), 403);
+}
+
+TEST(Access, CorsHeadersNameOnlyAllowedOrigins) {
+  const AccessRules rules{.cors_origins = {"https://a.example"}};
+  const http::HttpHeaders vary{{"Vary", "Origin"}};
+  const http::HttpHeaders allowed{{"Vary", "Origin"},
+                                  {"Access-Control-Allow-Origin", "https://a.example"}};
+  EXPECT_EQ(cors_headers({}, {.origin = "https://a.example"}), http::HttpHeaders());
+  EXPECT_EQ(cors_headers(rules, {.origin = "https://a.example"}), allowed);
+  EXPECT_EQ(cors_headers(rules, {.origin = "https://b.example"}), vary);
+  EXPECT_EQ(cors_headers(rules, {}), vary);
+  EXPECT_EQ(cors_headers({.cors_origins = {"*"}}, {.origin = "https://b.example"}),
+            http::HttpHeaders({{"Access-Control-Allow-Origin", "*"}}));
+}
+
+TEST(Access, AnOriginHasASchemeAndAHostButNoPath) {
+  EXPECT_NO_THROW(check_cors_origins({"*", "https://a.example", "http://[::1]:8"}));
+  for (const char* text : {"", "a.example", "https://", "https://a.example/", "https://*.a.example",
+                           "null", "https://a.example, https://b.example", "://a"})
+    EXPECT_THROW(check_cors_origins({text}), Error) << text;
 }
 
 }  // namespace

@@ -44,7 +44,9 @@ class ServiceServer : public ::testing::Test {
             .error_body =
                 [](int status, std::string_view message) {
                   return serve::ApiError(status, std::string(message)).body();
-                }});
+                },
+            .common_headers =
+                [this](const http::HttpHead& head) { return service_->common_headers(head); }});
     server_->start();
     if (opens_) service_->open(*model_);
   }

@@ -56,6 +56,43 @@ TEST_F(ServiceStates, FailsWithTheStatusOfWhatWentWrong) {
   EXPECT_EQ(streamed.back().at("error").at("message"), "not finite");
 }
 
+TEST_F(ServiceStates, PagesOfOtherOriginsNeedTheOption) {
+  const std::string origin = "Origin: https://a.example\r\nSec-Fetch-Site: cross-site\r\n";
+  const std::string asks = origin +
+                           "Access-Control-Request-Method: POST\r\n"
+                           "Access-Control-Request-Headers: authorization, x-stainless-os\r\n";
+  const std::string preflight = get("/v1/chat/completions", asks, "OPTIONS");
+  const auto allowed = [](const ClientAnswer& answer) {
+    return HttpClient::header(answer.head, "access-control-allow-origin");
+  };
+  EXPECT_EQ(ask(preflight).status, 403);
+  EXPECT_EQ(allowed(ask(get("/v1/models", origin))), "");
+
+  start({.access = {.token = "t", .cors_origins = {"https://a.example"}}}, "minimind-v3");
+  const ClientAnswer answer = ask(preflight);
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_EQ(answer.body, "");
+  EXPECT_EQ(allowed(answer), "https://a.example");
+  EXPECT_EQ(HttpClient::header(answer.head, "access-control-allow-headers"),
+            "authorization, x-stainless-os");
+  EXPECT_EQ(HttpClient::header(answer.head, "access-control-allow-methods"), "GET, POST");
+  EXPECT_EQ(ask(get("/v1/models", asks, "OPTIONS")).status, 200);
+  EXPECT_EQ(ask(get("/v1/models", "Authorization: Bearer t\r\n", "OPTIONS")).status, 405);
+
+  // Errors have the header, too: otherwise the page could not read them.
+  const ClientAnswer refused = ask(get("/v1/models", origin));
+  EXPECT_EQ(refused.status, 401);
+  EXPECT_EQ(allowed(refused), "https://a.example");
+  const std::string body = R"({"prompt": "a", "stream": true})";
+  const ClientAnswer stream =
+      ask(post("/v1/completions", body, origin + "Authorization: Bearer t\r\n"));
+  EXPECT_EQ(stream.status, 200);
+  EXPECT_EQ(allowed(stream), "https://a.example");
+  const ClientAnswer other = ask(get("/v1/models", "Origin: https://b.example\r\n"));
+  EXPECT_EQ(other.status, 403);
+  EXPECT_EQ(allowed(other), "");
+}
+
 TEST_F(ServiceStates, TheQueueHasAnEnd) {
   source_->max_queue = 2;
   source_->is_endless = true;
