@@ -18,14 +18,21 @@ std::span<const std::string_view> policy_means(bool has_reference) {
   return std::span(kPolicyMeans).first(has_reference ? 5 : 4);
 }
 
+/// Returns the head for rows that are divided by the temperature T: then a soft-cap c of the logits
+/// is c / T, because c * tanh(l / c) / T = c / T * tanh((l / T) / (c / T)).
+Head at_temperature(Head head, double temperature) {
+  head.softcap /= temperature;
+  return head;
+}
+
 }  // namespace
 
 at::Tensor policy_logprobs(const parallel::Microbatch& batch, const at::Tensor& hidden,
                            const Head& head, double temperature) {
   const at::NoGradGuard no_grad;
   const TargetRows targets(batch, hidden);
-  return token_scores(head, targets.rows.div(temperature), targets.targets,
-                      {.targets_checked = check_targets(batch, head.classes)})
+  return token_scores(at_temperature(head, temperature), targets.rows.div(temperature),
+                      targets.targets, {.targets_checked = check_targets(batch, head.classes)})
       .log_probs.to(at::kCPU);
 }
 
@@ -45,8 +52,8 @@ at::Tensor PolicyObjective::forward(const parallel::Microbatch& batch, const at:
   if (targets.index.numel() > 0 && !batch.policy.defined())
     fail(ErrorKind::internal, "a policy loss received a batch without advantages");
   const Head whole = head_of(registry_, setup_.head, {}, setup_.path);
-  const Head head = first_classes(whole, setup_.classes);
   const double temperature = setup_.config.temperature;
+  const Head head = at_temperature(first_classes(whole, setup_.classes), temperature);
   const at::Tensor rows = targets.rows.div(temperature);
   const bool checked = check_targets(batch, head.classes);
   const at::Tensor log_probs =

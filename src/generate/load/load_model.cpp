@@ -342,7 +342,8 @@ ModelPart load_on_ranks(const ModelOptions& options, const ModelRank& place) {
   return comm::all_or_none(place.world, [&] {
     const text::ChatTemplatePtr format = chosen_format(options);
     set_threads(options, place.local_size);
-    const ModelSource source = open_source(options.checkpoint, options.allow_older, options.ema, options.head);
+    const ModelSource source =
+        open_source(options.checkpoint, options.allow_older, options.ema, options.head);
     check_heads(source.config, place.world.size());
     ModelPart part =
         load_part(source, nullptr, std::move(mesh),

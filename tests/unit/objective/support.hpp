@@ -53,11 +53,12 @@ inline parallel::Microbatch batch_of_rows(std::int64_t rows) {
 /// One rank with its shard of the head and of a batch.
 struct RankOfLayout {
   RankOfLayout(comm::Communicator& world, const Ranks& ranks, const at::Tensor& weight,
-               device::ParamDTypes dtypes = {at::kDouble, at::kDouble})
+               device::ParamDTypes dtypes = {at::kDouble, at::kDouble}, double softcap = 0)
       : mesh(world, config(ranks)), tensor(mesh.group(parallel::Axis::tp), false) {
     registry.declare({.name = "lm_head.weight",
                       .shape = weight.sizes().vec(),
-                      .split = parallel::DimSplit{.dim = 0, .axis = parallel::Axis::tp}});
+                      .split = parallel::DimSplit{.dim = 0, .axis = parallel::Axis::tp},
+                      .softcap = softcap});
     registry.allocate(mesh, dtypes, at::kCPU);
     const parallel::Slice& slice = registry.layout().param(0).slice;
     first = slice.offset[0];
@@ -116,11 +117,12 @@ using MakeObjective = std::function<std::unique_ptr<objective::Objective>(RankOf
 inline LossAndGrads by_ranks(const Ranks& ranks, const parallel::Microbatch& batch,
                              const at::Tensor& hidden, const at::Tensor& weight, double grad_scale,
                              const MakeObjective& make,
-                             device::ParamDTypes dtypes = {at::kDouble, at::kDouble}) {
+                             device::ParamDTypes dtypes = {at::kDouble, at::kDouble},
+                             double softcap = 0) {
   const auto count = static_cast<std::size_t>(ranks.tp * ranks.cp);
   std::vector<LossAndGrads> parts(count);
   comm::run_ranks(static_cast<int>(count), [&](comm::Communicator& world) {
-    RankOfLayout rank(world, ranks, weight, dtypes);
+    RankOfLayout rank(world, ranks, weight, dtypes, softcap);
     const parallel::Microbatch mine = parallel::shard_sequence(batch, rank.mesh);
     const auto objective = make(rank);
     objective::ObjectiveGrads saved;
