@@ -33,7 +33,7 @@ endforeach()
 list(REMOVE_DUPLICATES install_rpath)
 set_target_properties(trireme trireme-data PROPERTIES INSTALL_RPATH "${install_rpath}")
 
-# What bin/trireme-setup must know about the LibTorch of the build.
+# Facts about the LibTorch of the build, for bin/trireme-setup.
 file(STRINGS ${torch_version_file} version_lines REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
 string(REGEX REPLACE "[^0-9;]" "" torch_release "${version_lines}")
 list(JOIN torch_release "." torch_release)

@@ -51,8 +51,8 @@ class KtoOracle:
 
     def __init__(self, documents, reference, kind="kto", beta=0.1, weights=(1.0, 1.0)):
         self.kind, self.beta, self.weights = kind, beta, weights
-        self.desirable = [len(one["chosen"]["ids"]) > one["prompt_len"] for one in documents]
-        self.answers = [one["chosen" if good else "rejected"] for one, good in zip(documents, self.desirable)]
+        self.desirable = [len(one["desirable"]["ids"]) > one["prompt_len"] for one in documents]
+        self.answers = [one["desirable" if good else "undesirable"] for one, good in zip(documents, self.desirable)]
         prompts = [one["prompt_len"] for one in documents]
         self.mixed = []
         for i, own in enumerate(self.answers):
