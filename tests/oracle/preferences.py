@@ -146,7 +146,6 @@ def main():
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--keep")
     args = parser.parse_args()
-    os.environ.update({"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
         work = args.keep or scratch

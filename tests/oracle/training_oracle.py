@@ -179,7 +179,6 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mpiexec", default="")
     args = parser.parse_args()
-    os.environ.update({"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
     rng, checks = random.Random(args.seed), Checks()
     with tempfile.TemporaryDirectory() as folder:
         check_random(args.driver, checks, rng, args.cases, folder)
