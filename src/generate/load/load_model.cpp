@@ -186,6 +186,13 @@ void check_heads(const model::ModelConfig& config, int ranks) {
   }
 }
 
+/// Adds the name and the values of a parameter to the hash of the weights.
+void hash_weight(Hasher& hasher, const std::string& name, const at::Tensor& weight) {
+  const at::Tensor values = weight.to(at::kCPU).contiguous();
+  hasher.update(name);
+  hasher.update(std::span(static_cast<const std::byte*>(values.const_data_ptr()), values.nbytes()));
+}
+
 /// Reads all parameters. If several ranks hold the model, each rank reads a whole parameter and
 /// keeps its part. Then returns the hash of the whole weights, otherwise "".
 std::string read_parameters(const ModelSource& source, LoadedModel& loaded) {
@@ -200,8 +207,7 @@ std::string read_parameters(const ModelSource& source, LoadedModel& loaded) {
     }
     const at::Tensor whole = at::empty(spec.shape, weight.options());
     source.read(spec.name, whole);
-    hasher.update(spec.name);
-    hasher.update(std::span(static_cast<const std::byte*>(whole.const_data_ptr()), whole.nbytes()));
+    hash_weight(hasher, spec.name, whole);
     at::Tensor part = whole;
     const parallel::Slice& slice = loaded.registry.layout().param(id).slice;
     for (std::size_t dim = 0; dim < slice.offset.size(); ++dim)
@@ -356,10 +362,7 @@ ModelPart load_on_ranks(const ModelOptions& options, const ModelRank& place) {
 std::string hash_weights(LoadedModel& model) {
   Hasher hasher;
   for (parallel::ParamId id = 0; id < model.registry.size(); ++id) {
-    hasher.update(model.registry.spec(id).name);
-    const at::Tensor values = model.registry.main(id).to(at::kCPU).contiguous();
-    hasher.update(
-        std::span(static_cast<const std::byte*>(values.const_data_ptr()), values.nbytes()));
+    hash_weight(hasher, model.registry.spec(id).name, model.registry.main(id));
   }
   return hasher.hex();
 }
