@@ -111,9 +111,8 @@ at::Tensor compute_rows(model::Transformer& model, const StepRows& rows,
   pass.tokens = on_device(rows.tokens);
   pass.positions = on_device(rows.positions).unsqueeze(0);
   pass.kept = on_device(rows.kept);
-  if (const std::int64_t window = model.config().sliding_window; window > 0)
-    pass.window_plan = ops::plan_paged(rows.texts, device, window);
-  pass.plan = ops::plan_paged(rows.texts, device);
+  for (const ops::AttentionMask& mask : model.config().attention_masks())
+    pass.plans.push_back(ops::plan_paged(rows.texts, device, mask));
   return model.hidden_cached(pass, cache);
 }
 

@@ -1,5 +1,7 @@
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "core/error.hpp"
 #include "device/own_pages.hpp"
 #include "model/transformer.hpp"
@@ -32,6 +34,12 @@ at::Tensor cached_linear(const at::Tensor& x, parallel::ParamRegistry& registry,
 }
 
 }  // namespace
+
+const ops::PagedPlan& CachedStep::plan(const ops::AttentionMask& mask) const {
+  const auto found = std::ranges::find(plans, mask, &ops::PagedPlan::mask);
+  TRIREME_ASSERT(found != plans.end());
+  return *found;
+}
 
 at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& x,
                                  const ops::PagedCache& cache, const at::Tensor& kept) const {
@@ -70,10 +78,11 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& x,
   const ops::QueryKeyValue heads = ops::qkv_norm_rope_forward(
       with_whole_norm(linear(entered, qkv_, qkv_adapters_, qkv_bias_).unsqueeze(0)),
       heads_.query.count(), heads_.key.count(), setup, path);
-  ops::paged_store(heads.k, heads.v, step.plan, cache, path);
-  const ops::PagedPlan& plan = c.has_window(index_) ? step.window_plan : step.plan;
-  at::Tensor attended = ops::paged_attention(heads.q, plan, cache, c.attention_setup(index_).scale,
-                                             path, c.attention_softcap);
+  const ops::AttentionSetup setting = c.attention_setup(index_);
+  const ops::PagedPlan& plan = step.plan(setting.mask);
+  ops::paged_store(heads.k, heads.v, plan, cache, path);
+  at::Tensor attended =
+      ops::paged_attention(heads.q, plan, cache, setting.scale, path, setting.softcap);
   const at::Tensor residual = kept.defined() ? x.index_select(0, kept) : x;
   if (kept.defined()) attended = attended.index_select(0, kept);
   const at::Tensor attention = normed_by(

@@ -354,15 +354,24 @@ bool ModelConfig::has_rope(std::int64_t layer) const {
 ops::AttentionSetup ModelConfig::attention_setup(std::int64_t layer, ops::RowBounds bounds) const {
   const std::int64_t dim = attention_scale_dim > 0 ? attention_scale_dim : head_dim;
   return {.scale = 1.0 / std::sqrt(static_cast<double>(dim)),
+          .mask = {.window = has_window(layer) ? sliding_window : 0},
           .bounds = std::move(bounds),
-          .window = has_window(layer) ? sliding_window : 0,
           .softcap = attention_softcap};
+}
+
+std::vector<ops::AttentionMask> ModelConfig::attention_masks() const {
+  std::vector<ops::AttentionMask> masks;
+  for (std::int64_t layer = 0; layer < num_layers; ++layer) {
+    const ops::AttentionMask mask = attention_setup(layer).mask;
+    if (std::ranges::find(masks, mask) == masks.end()) masks.push_back(mask);
+  }
+  return masks;
 }
 
 std::int64_t ModelConfig::keys_of_last_query(std::int64_t seq_len) const {
   std::int64_t keys = 0;
   for (std::int64_t layer = 0; layer < num_layers; ++layer)
-    keys += attention_setup(layer).keys_of_last_query(seq_len);
+    keys += attention_setup(layer).mask.keys_of_last_query(seq_len);
   return keys;
 }
 

@@ -119,6 +119,8 @@ struct ModelConfig {
   /// costs use it.
   [[nodiscard]] ops::AttentionSetup attention_setup(std::int64_t layer,
                                                     ops::RowBounds bounds = {}) const;
+  /// Returns the different masks of the layers, in order of their first layer.
+  [[nodiscard]] std::vector<ops::AttentionMask> attention_masks() const;
   /// Returns true if the sliding window applies in this layer.
   [[nodiscard]] bool has_window(std::int64_t layer) const;
   /// Returns false if the layer has no rotary embedding.

@@ -88,8 +88,8 @@ TEST(ModelConfig, AWindowLimitsTheKeysOfItsLayers) {
   config.attention_scale_dim = 9;
   resolve(config, 500);
 
-  EXPECT_EQ(config.attention_setup(0).window, 100);
-  EXPECT_EQ(config.attention_setup(1).window, 0);
+  EXPECT_EQ(config.attention_setup(0).mask.window, 100);
+  EXPECT_EQ(config.attention_setup(1).mask.window, 0);
   EXPECT_DOUBLE_EQ(config.attention_setup(1).scale, 1.0 / 3);
   EXPECT_EQ(config.keys_of_last_query(512), 2 * 100 + 2 * 512);
   EXPECT_EQ(config.keys_of_last_query(64), 4 * 64);
