@@ -20,7 +20,8 @@ enum DropoutOp : std::uint32_t {
   kAttentionProbability = 16
 };
 
-/// Tensor-parallel splits of the matrices by whole heads, with the key heads of the query heads.
+/// The splits of the matrices over tp, by whole heads. A rank also holds the key heads that its
+/// query heads read.
 struct BlockSplits {
   explicit BlockSplits(const ModelConfig& c)
       : queries{0, parallel::Axis::tp, c.head_dim},

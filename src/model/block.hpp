@@ -41,11 +41,13 @@ weighted::Adapters declare_adapters(parallel::ParamRegistry& registry, const Lor
                                     const std::string& prefix,
                                     std::span<const AdaptedLinear> linears);
 
-/// A transformer block: x + Attention(RMSNorm(x)), then + MLP(RMSNorm(.)), where the MLP is gated,
-/// either one dense MLP or Experts. With GQA, RoPE (rotate-half) and optional QK norm. Both norms are
-/// absent if model.pre_norms is false. Weights in storage order: input norm; q, k, v as one matrix;
-/// o; post norm; gate, up as one matrix; down (or the weights of Experts); q norm, k norm; biases of these matrices; norms of the outputs of
-/// attention and MLP. With LoRA these are frozen, and the adapters follow.
+/// A transformer block: h = x + Attention(RMSNorm(x)), then h + MLP(RMSNorm(h)). The MLP is gated:
+/// one dense MLP, or Experts. Attention has GQA, RoPE (rotate-half) and an optional QK norm. If
+/// model.pre_norms is false, both RMSNorms are absent.
+///
+/// Weights in storage order: input norm; q, k, v as one matrix; o; post norm; gate, up as one
+/// matrix; down (or the weights of Experts); q norm, k norm; biases of these matrices; norms of the
+/// outputs of attention and MLP. With LoRA, these weights are frozen, and the adapters follow.
 class Block : public Layer {
  public:
   /// Declares the weights. `index` is the global layer number.
@@ -54,8 +56,9 @@ class Block : public Layer {
   [[nodiscard]] at::Tensor forward(const parallel::Microbatch& batch,
                                    const at::Tensor& x) const override;
 
-  /// Inference: the block's output for x [rows, D]. Attends to `cache` and adds the rows to it.
-  /// Returns the rows listed in `kept`, or all rows if `kept` is undefined.
+  /// Inference: computes the block's output for x [rows, D]. Stores the keys and values of the rows
+  /// in `cache`, then attends to the cache. Returns the rows listed in `kept`, or all rows if
+  /// `kept` is undefined.
   [[nodiscard]] at::Tensor forward_cached(const CachedStep& step, const at::Tensor& x,
                                           const ops::PagedCache& cache,
                                           const at::Tensor& kept) const;
@@ -89,7 +92,7 @@ class Block : public Layer {
   /// Returns the norm of y, or y itself without a norm.
   [[nodiscard]] at::Tensor with_norm(const at::Tensor& y,
                                      const std::optional<parallel::WeightRef>& norm) const;
-  /// The MLP of the normed tokens. `sum` is the input of that norm.
+  /// Computes the MLP of `normed`, which is the norm of `sum`.
   [[nodiscard]] at::Tensor mlp(const parallel::Microbatch& batch, const at::Tensor& sum,
                                const at::Tensor& normed) const;
   [[nodiscard]] at::Tensor attend(const parallel::Microbatch& batch,
@@ -98,10 +101,12 @@ class Block : public Layer {
   [[nodiscard]] const ops::RopeTables& rope() const;
   [[nodiscard]] at::Tensor plain_attention(const parallel::Microbatch& batch,
                                            const ops::QueryKeyValue& heads) const;
-  /// Recomputes the norm of x, or x without a norm, and gathers it, for selective activation checkpointing.
+  /// Returns a function that recomputes the gathered norm of x (without a norm: the gathered x),
+  /// for selective activation checkpointing.
   [[nodiscard]] RecomputeFn recompute_norm(const at::Tensor& x,
                                            const std::optional<parallel::WeightRef>& norm) const;
-  /// Recomputes the hidden MLP values, for selective activation checkpointing.
+  /// Returns a function that recomputes the hidden MLP values, for selective activation
+  /// checkpointing.
   [[nodiscard]] RecomputeFn recompute_activation(const at::Tensor& gate_up) const;
 
   const LayerContext& context_;
@@ -129,7 +134,8 @@ class Block : public Layer {
   weighted::Adapters down_adapters_;
 };
 
-/// Dropout on the residual stream; returns x itself if off. `op`: index in the layer.
+/// Applies dropout on the residual stream; returns x itself if dropout is off. `op` is the index of
+/// the dropout in the layer.
 at::Tensor residual_dropout(const LayerContext& context, const parallel::Microbatch& batch,
                             const at::Tensor& x, std::int64_t layer, std::uint32_t op);
 

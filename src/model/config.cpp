@@ -28,8 +28,9 @@ struct Preset {
   bool tie_embeddings = true;
 };
 
-/// The GPT models of Megatron-LM (README of release 0.8) with our block. A gated MLP of width 8/3 h
-/// has as many weights as their ungated MLP of width 4 h. The embedding is not tied.
+/// The GPT models of Megatron-LM (README of release 0.8) with the block of Trireme. A gated MLP of
+/// width 8/3 h has as many weights as the ungated MLP of Megatron-LM, of width 4 h. The embedding
+/// is not tied.
 Preset gpt(std::string_view name, std::int64_t hidden_size, std::int64_t num_layers,
            std::int64_t num_heads) {
   return {
@@ -37,7 +38,7 @@ Preset gpt(std::string_view name, std::int64_t hidden_size, std::int64_t num_lay
       false};
 }
 
-/// The experts of MiniMind V3, which balances the tokens of a micro-batch together, and of V2.5.
+// The experts of MiniMind V3 and V2.5. V3 balances the load over a micro-batch.
 const MoeConfig kExpertsOfV3{.num_experts = 4,
                              .num_experts_per_tok = 1,
                              .router_aux_loss = "micro_batch",
@@ -210,14 +211,14 @@ void check_vocabulary(std::int64_t size, std::int64_t tokenizer_size, Problems& 
   }
 }
 
-/// Counts `experts` of the routed experts.
+/// Counts the parameters with only `experts` routed experts in each layer.
 template <class Number>
 Number count_parameters(const ModelConfig& config, std::int64_t experts) {
   const auto H = static_cast<Number>(config.hidden_size);
   const auto D = static_cast<Number>(config.head_dim);
   const auto ffn = static_cast<Number>(config.intermediate_size);
   const auto V = static_cast<Number>(config.vocab_size);
-  TRIREME_ASSERT(D > 0 && ffn > 0 && V > 0);  // resolve first
+  TRIREME_ASSERT(D > 0 && ffn > 0 && V > 0);  // resolve() has set these sizes
   const auto heads = static_cast<Number>(config.num_heads + config.num_kv_heads);
   const auto of = [](bool has, Number count) { return has ? count : Number{0}; };
   const auto queries = static_cast<Number>(config.num_heads) * D;

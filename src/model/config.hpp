@@ -42,7 +42,7 @@ struct ModelConfig {
   double attention_softcap = 0;          // 0: none
   double logit_softcap = 0;              // 0: none
   double embedding_scale = 1.0;
-  std::string activation = "silu";  // value for checkpoints that do not store it
+  std::string activation = "silu";  // also for checkpoints that do not store this key
   double rope_theta = 1e6;
   double local_rope_theta = 0;  // 0: all layers have the same frequencies
   std::int64_t rotary_dim = 0;  // 0: head_dim
@@ -116,7 +116,7 @@ struct ModelConfig {
   }
 
   /// Returns which keys each query sees in a layer, for these document boundaries. Kernels and
-  /// costs use it.
+  /// costs use this definition.
   [[nodiscard]] ops::AttentionSetup attention_setup(std::int64_t layer,
                                                     ops::RowBounds bounds = {}) const;
   /// Returns the different masks of the layers, in order of their first layer.

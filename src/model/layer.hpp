@@ -32,7 +32,7 @@ struct LayerActivations {
 at::Tensor layer_forward(const Layer& layer, const parallel::Microbatch& batch, const at::Tensor& x,
                          parallel::Recompute recompute, LayerActivations& saved);
 
-/// Returns the gradient of the input, adds weight gradients to the registry and clears `tape`.
+/// Returns the gradient of the input, adds weight gradients to the registry and clears `saved`.
 at::Tensor layer_backward(const Layer& layer, const parallel::Microbatch& batch,
                           LayerActivations& saved, const at::Tensor& grad);
 
@@ -47,7 +47,7 @@ using RecomputeFn = std::function<at::Tensor()>;
 /// "Reducing activation recomputation in large transformer models", 2022.
 struct Recomputed {
   at::Tensor y;       // connected to autograd
-  RecomputeFn again;  // recomputes y; must be called before the backward of y, which shares the run
+  RecomputeFn again;  // recomputes y; call it before the backward of y, which uses this result
 };
 
 /// Returns compute(x) and saves only x. `compute` uses weights through model/weighted.hpp and must

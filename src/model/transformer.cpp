@@ -193,7 +193,7 @@ std::pair<at::Tensor, at::Tensor> Transformer::table_rows(const at::Tensor& toke
 void Transformer::embed_backward(const parallel::Microbatch& batch, const at::Tensor& grad) {
   const at::NoGradGuard no_grad;
   at::Tensor through = context_.tensor.whole(scaled(residual_dropout(
-      context_, batch, grad, -1, kEmbeddingOutput)));  // the mask is its own derivative
+      context_, batch, grad, -1, kEmbeddingOutput)));  // backward multiplies by the same mask
   const auto [rows, elsewhere] = table_rows(batch.tokens);
   if (elsewhere.defined()) through = through.masked_fill(elsewhere.unsqueeze(-1), 0);
   registry_.run_or_defer([this, index = rows.flatten(), through] {
@@ -237,7 +237,7 @@ void Transformer::backward_final_norm(StageActivations& saved, const at::Tensor&
   const auto norm = ops::rms_norm_backward(context_.tensor.sum(grad), saved.last,
                                            registry_.weight(norm_), saved.rstd, context_.path);
   saved.last_grad = norm.x;
-  if (registry_.trained({norm_})) saved.norm_grad = norm.weight.clone();  // a view
+  if (registry_.trained({norm_})) saved.norm_grad = norm.weight.clone();  // norm.weight is a view
   saved.last.reset();
   saved.rstd.reset();
   for (const std::size_t unit : head_units_) registry_.weights().done(unit);

@@ -60,7 +60,8 @@ class Transformer {
 
   [[nodiscard]] const ModelStages& stages() const { return stages_; }
 
-  /// Announces the passes of an update, in order, before the first, so that weights are gathered.
+  /// Announces all passes of an update in their order, so that weights are gathered in time. Call
+  /// this function before the first pass.
   void begin_update(const std::vector<StageUse>& uses);
 
   [[nodiscard]] Fp8Scaling& fp8() { return fp8_; }
@@ -68,8 +69,9 @@ class Transformer {
   [[nodiscard]] const Fp8Scaling& fp8() const { return fp8_; }
 
   /// Computes the output of a stage from `in`, the previous stage's output (undefined for the first
-  /// stage). With the head, the output are the hidden states after the final norm, on every rank of
-  /// tp, and backward_final_norm() must follow. Stores the activations for backward in `tape`.
+  /// stage). If the stage has the head, the output is the hidden states after the final norm, on
+  /// every rank of tp, and backward_final_norm() must be called before backward(). Stores the
+  /// activations for backward in `saved`.
   at::Tensor forward(std::size_t stage, const parallel::Microbatch& given, const at::Tensor& in,
                      StageActivations& saved);
   /// Computes the backward of the final norm, between forward and backward of the last stage.
@@ -106,16 +108,17 @@ class Transformer {
 
   [[nodiscard]] const parallel::TensorGroup& tensor() const { return context_.tensor; }
 
-  /// Models with experts: the routing statistics of all backward passes since the last reset.
+  /// Models with experts: returns the routing statistics of all backward passes since the last
+  /// reset.
   [[nodiscard]] RouterStatistics& router_statistics() { return statistics_; }
 
-  /// The output matrix [vocab, D] of the last stage; the embedding if the two are tied.
+  /// Returns the output matrix [vocab, D] of the last stage: the embedding if the two are tied.
   [[nodiscard]] parallel::ParamId head_weight() const { return head_; }
 
   [[nodiscard]] bool has_head() const { return stages_.back().has_head; }
 
-  /// If the embedding is tied and its two copies are on different ranks (first and last stage): the
-  /// FSDP unit of the local copy. These two ranks add up its gradients.
+  /// If the embedding is tied and its two copies are on different ranks (first and last stage),
+  /// returns the FSDP unit of the local copy. The two ranks add up the gradients of both copies.
   [[nodiscard]] std::optional<std::size_t> replicated_embedding() const {
     return replicated_embedding_;
   }

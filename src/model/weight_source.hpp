@@ -8,7 +8,8 @@
 
 namespace trireme::model::weighted {
 
-/// A weight as backward finds it again. The registry outlives every graph that uses it.
+/// Stores in the autograd context which weight a forward pass used, so that backward can request
+/// the weight again. The registry outlives every graph that uses the weight.
 struct Source {
   parallel::ParamRegistry* registry;
   parallel::WeightRef ref;

@@ -102,7 +102,7 @@ class Linear {
   /// Schedules the gradients of all trainable weights; the backward pass calls it.
   void give(const at::Tensor& grad_y, const at::Tensor& inner_grad) const {
     if (!source_.trained() && !adapted()) return;
-    // now, because backward frees its inputs
+    // Recompute x now, because backward frees its inputs.
     const at::Tensor x = kept_->again ? kept_->again() : x_;
     kept_->again = {};
     source_.registry->run_or_defer([linear = *this, x, grad_y, inner_grad] {

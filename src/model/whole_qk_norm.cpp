@@ -79,7 +79,8 @@ struct WholeQkNormFunction : torch::autograd::Function<WholeQkNormFunction> {
     const at::Tensor result = grads[0].clone(at::MemoryFormat::Contiguous);
     const QkParts out(result, shape);
     out.queries.copy_((scaled_q - normed_q * means[0].unsqueeze(-1)) * saved[1][0].unsqueeze(-1));
-    // Gradients of keys that several ranks hold are added later, so one rank subtracts their mean.
+    // The gradients of a key that several ranks hold are added later, so only one rank subtracts
+    // the mean.
     scaled_k.narrow(-1, shape.first_own, shape.keys - shape.first_own)
         .sub_(normed_k.narrow(-1, shape.first_own, shape.keys - shape.first_own) *
               means[1].unsqueeze(-1));

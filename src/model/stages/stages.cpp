@@ -87,8 +87,8 @@ std::vector<StageRange> balanced_stages(const ModelConfig& config, std::int64_t 
   costs.head = 2 * static_cast<double>(config.vocab_size) * static_cast<double>(config.hidden_size);
   const double bound = least_bound(costs, count) * (1 + kRounding);
 
-  // For the layers from each index on: the most even division (least squares) into `stages` stages
-  // that all stay within the bound, with the longest stages first.
+  // best[stages][from] is the most even division (least squares) of the layers from `from` on into
+  // `stages` stages. All of these stages stay within the bound, and the longest stages come first.
   struct Rest {
     double squares = std::numeric_limits<double>::infinity();
     std::int64_t first = 0;  // number of layers in the first of these stages
