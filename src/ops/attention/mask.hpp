@@ -24,7 +24,7 @@ struct AttentionMask {
   [[nodiscard]] bool hides_keys() const { return *this != AttentionMask{.causal = false}; }
 
   /// Returns the positions that a query sees in a document without boundaries. From one position to
-  /// the next, each end stays or grows by one.
+  /// the next, each end grows by one or is beyond all keys.
   [[nodiscard]] KeyInterval positions_seen(std::int64_t position) const {
     constexpr std::int64_t kFar = std::int64_t{1} << 60;  // beyond every boundary
     const std::int64_t begin = window > 0 ? position + 1 - window : -kFar;
