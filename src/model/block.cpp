@@ -67,23 +67,6 @@ at::Tensor residual_dropout(const LayerContext& context, const parallel::Microba
       x, dropout_mask(context, batch, context.config.dropout, layer, op, positions), context.path);
 }
 
-LocalHeads local_heads(const ModelConfig& config, int ranks, int rank) {
-  LocalHeads share{
-      parallel::split_range(config.num_heads, {}, ranks, rank),
-      parallel::split_range(config.num_kv_heads, {.readers = config.num_heads}, ranks, rank),
-      {}};
-  const std::int64_t readers = config.num_heads / config.num_kv_heads;
-  const std::int64_t keys = share.key.count();
-  bool equal = keys > 0 && share.query.count() % keys == 0;
-  for (std::int64_t head = share.query.begin; head < share.query.end; ++head) {
-    const std::int64_t key = head / readers - share.key.begin;
-    equal = equal && key == (head - share.query.begin) / (share.query.count() / keys);
-    share.key_of_query.push_back(key);
-  }
-  if (equal) share.key_of_query.clear();
-  return share;
-}
-
 Block::Block(parallel::ParamRegistry& registry, const LayerContext& context, std::int64_t index)
     : context_(context),
       index_(index),
@@ -93,11 +76,15 @@ Block::Block(parallel::ParamRegistry& registry, const LayerContext& context, std
   declare_base();
   declare_biases();
   declare_post_norms();
+  mix_.emplace(registry_, context_, index_, prefix_of(index_));
+  if (context_.config.has_value_embedding(index_))
+    values_.emplace(registry_, context_, prefix_of(index_));
   declare_lora();
 }
 
 parallel::WeightRef Block::declare_norm(const char* name, std::int64_t size, bool partial,
                                         const std::optional<parallel::DimSplit>& split) {
+  if (!context_.config.norm_gain) return weighted::kNoGain;
   parallel::ParamSpec spec{formatted("{}{}.weight", prefix_of(index_), name),
                            {size},
                            {parallel::InitDistribution::Kind::ones, 1.0}};
@@ -116,7 +103,7 @@ void Block::declare_base() {
     const LinearShape& shape = shapes.at(static_cast<std::size_t>(which));
     parallel::ParamSpec spec{formatted("{}{}.weight", prefix, shape.module),
                              {shape.rows, shape.columns},
-                             {parallel::InitDistribution::Kind::normal}};
+                             init_of(which)};
     spec.split = split;
     spec.fuse_with_previous = fused;
     spec.frozen = context_.lora.on();
@@ -233,7 +220,8 @@ RecomputeFn Block::recompute_norm(const at::Tensor& x,
   if (context_.recompute != parallel::Recompute::selective) return {};
   return [this, norm, kept = x.detach()] {
     if (!norm) return context_.tensor.whole(kept);
-    return context_.tensor.whole(ops::rms_norm_forward(kept, registry_.weight(*norm),
+    return context_.tensor.whole(ops::rms_norm_forward(kept,
+                                                       weighted::gain_of(registry_, *norm, kept),
                                                        context_.config.norm_eps, context_.path)
                                      .y);
   };
@@ -251,7 +239,8 @@ at::Tensor Block::project(const parallel::Microbatch& batch, const at::Tensor& x
   const at::Tensor qkv = weighted::column_parallel_linear(
       context_.tensor, normed, registry_, qkv_, recompute_norm(x, input_norm_),
       use_of(batch, qkv_adapters_, Fp8Linear::qkv));
-  return with_bias(qkv, qkv_bias_);
+  const at::Tensor biased = with_bias(qkv, qkv_bias_);
+  return values_ ? values_->added(batch, normed, biased) : biased;
 }
 
 at::Tensor Block::with_whole_norm(const at::Tensor& qkv) const {
@@ -387,7 +376,9 @@ at::Tensor Block::attention_core(const parallel::Microbatch& batch, const at::Te
   return merged(attend(batch, heads));
 }
 
-at::Tensor Block::forward(const parallel::Microbatch& batch, const at::Tensor& x) const {
+at::Tensor Block::forward(const parallel::Microbatch& batch, const at::Tensor& input,
+                          std::span<const at::Tensor> sources) const {
+  const at::Tensor x = mix_->mixed(input, sources);
   const at::Tensor qkv = project(batch, x);
   if (context_.recompute != parallel::Recompute::selective)
     return finish(batch, x, {attention_core(batch, qkv), {}});

@@ -8,6 +8,8 @@
 #include "model/kv_cache.hpp"
 #include "model/layer.hpp"
 #include "model/layer_context.hpp"
+#include "model/residual_mix.hpp"
+#include "model/value_embedding.hpp"
 #include "model/weighted.hpp"
 
 namespace trireme::model {
@@ -43,23 +45,25 @@ weighted::Adapters declare_adapters(parallel::ParamRegistry& registry, const Lor
 
 /// A transformer block: h = x + Attention(RMSNorm(x)), then h + MLP(RMSNorm(h)). The MLP is gated:
 /// one dense MLP, or Experts. Attention has GQA, RoPE (rotate-half) and an optional QK norm. If
-/// model.pre_norms is false, both RMSNorms are absent.
+/// model.pre_norms is false, both RMSNorms are absent. x is the input with its residual terms.
 ///
 /// Weights in storage order: input norm; q, k, v as one matrix; o; post norm; gate, up as one
 /// matrix; down (or the weights of Experts); q norm, k norm; biases of these matrices; norms of the
-/// outputs of attention and MLP. With LoRA, these weights are frozen, and the adapters follow.
+/// outputs of attention and MLP; scalars of residual terms; value embedding and its gate. With LoRA,
+/// these weights are frozen, and the adapters follow.
 class Block : public Layer {
  public:
   /// Declares the weights. `index` is the global layer number.
   Block(parallel::ParamRegistry& registry, const LayerContext& context, std::int64_t index);
 
-  [[nodiscard]] at::Tensor forward(const parallel::Microbatch& batch,
-                                   const at::Tensor& x) const override;
+  [[nodiscard]] at::Tensor forward(const parallel::Microbatch& batch, const at::Tensor& x,
+                                   std::span<const at::Tensor> sources) const override;
 
   /// Inference: computes the block's output for x [rows, D]. Stores the keys and values of the rows
   /// in `cache`, then attends to the cache. Returns the rows listed in `kept`, or all rows if
   /// `kept` is undefined.
   [[nodiscard]] at::Tensor forward_cached(const CachedStep& step, const at::Tensor& x,
+                                          std::span<const at::Tensor> sources,
                                           const ops::PagedCache& cache,
                                           const at::Tensor& kept) const;
 
@@ -109,6 +113,9 @@ class Block : public Layer {
   /// checkpointing.
   [[nodiscard]] RecomputeFn recompute_activation(const at::Tensor& gate_up) const;
 
+  /// Returns the initial values of a matrix.
+  [[nodiscard]] parallel::InitDistribution init_of(BlockLinear which) const;
+
   const LayerContext& context_;
   std::int64_t index_;
   ops::Activation activation_;
@@ -128,6 +135,8 @@ class Block : public Layer {
   std::optional<parallel::WeightRef> down_bias_;
   std::optional<parallel::WeightRef> attention_output_norm_;
   std::optional<parallel::WeightRef> mlp_output_norm_;
+  std::optional<ResidualMix> mix_;
+  std::optional<ValueEmbedding> values_;
   weighted::Adapters qkv_adapters_;
   weighted::Adapters output_adapters_;
   weighted::Adapters gate_up_adapters_;

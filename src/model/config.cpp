@@ -5,12 +5,14 @@
 #include <cmath>
 #include <numbers>
 #include <tuple>
+#include <utility>
 
 #include "core/error.hpp"
 #include "core/join.hpp"
 #include "core/problems.hpp"
 #include "model/layer_list.hpp"
 #include "model/rope_scaling.hpp"
+#include "model/stream_options.hpp"
 #include "ops/activations.hpp"
 
 namespace trireme::model {
@@ -127,21 +129,9 @@ void check_rope(const ModelConfig& config, Problems& problems) {
                  formatted("must be even and in [0, model.head_dim = {}]", config.head_dim));
   if (!std::isfinite(config.local_rope_theta) || config.local_rope_theta < 0)
     problems.add("model.local_rope_theta", config.local_rope_theta, "must be 0 or more");
-  if (config.local_rope_theta > 0 && config.sliding_window == 0)
+  if (config.local_rope_theta > 0 && config.sliding_window == 0 && config.window_pattern.empty())
     problems.add("model.local_rope_theta", config.local_rope_theta,
                  "needs layers with a window: set model.sliding_window");
-}
-
-/// Reports layers that the model does not have.
-void check_layers(const char* key, const std::string& text, std::int64_t num_layers,
-                  Problems& problems) {
-  try {
-    const std::vector<std::int64_t> layers = parse_layers(text);
-    if (!layers.empty() && num_layers > 0 && layers.back() >= num_layers)
-      problems.add(key, text, formatted("must be below model.num_layers = {}", num_layers));
-  } catch (const Error& error) {
-    problems.add(formatted("{}: {}", key, error.what()));
-  }
 }
 
 void check_options(const ModelConfig& config, Problems& problems) {
@@ -187,8 +177,10 @@ void check_values(const ModelConfig& config, Problems& problems) {
   above_0("model.rope_theta", config.rope_theta);
   above_0("model.norm_eps", config.norm_eps);
   above_0("model.embedding_scale", config.embedding_scale);
+  above_0("model.qk_scale", config.qk_scale);
   check_rope(config, problems);
   check_options(config, problems);
+  check_stream_options(config, problems);
   const auto probability = [&](const char* key, double value) {
     if (!(value >= 0 && value < 1)) problems.add(key, value, "must be in [0, 1)");
   };
@@ -222,10 +214,11 @@ Number count_parameters(const ModelConfig& config, std::int64_t experts) {
   const auto heads = static_cast<Number>(config.num_heads + config.num_kv_heads);
   const auto of = [](bool has, Number count) { return has ? count : Number{0}; };
   const auto queries = static_cast<Number>(config.num_heads) * D;
-  const Number attention = 2 * H * D * heads +
-                           of(config.qk_norm, config.qk_norm_whole ? heads * D : 2 * D) +
-                           of(config.qkv_bias, 2 * heads * D - queries) +
-                           of(config.attention_output_bias, H) + of(config.post_norms, 2 * H);
+  const bool gain = config.norm_gain;
+  const Number attention =
+      2 * H * D * heads + of(gain && config.qk_norm, config.qk_norm_whole ? heads * D : 2 * D) +
+      of(config.qkv_bias, 2 * heads * D - queries) + of(config.attention_output_bias, H) +
+      of(gain && config.post_norms, 2 * H);
   const MoeConfig& moe = config.moe;
   const auto with_experts = static_cast<Number>(moe.layers_with_experts(config.num_layers));
   const auto dense = static_cast<Number>(config.num_layers) - with_experts;
@@ -235,8 +228,10 @@ Number count_parameters(const ModelConfig& config, std::int64_t experts) {
           (static_cast<Number>(experts) * static_cast<Number>(moe.moe_intermediate_size) +
            static_cast<Number>(moe.shared_width()));
   return V * H * (config.tie_embeddings ? 1 : 2) +
-         static_cast<Number>(config.num_layers) * (attention + of(config.pre_norms, 2 * H)) +
-         dense * (3 * H * ffn + of(config.mlp_bias, 2 * ffn + H)) + with_experts * of_moe + H;
+         static_cast<Number>(config.num_layers) *
+             (attention + of(gain && config.pre_norms, 2 * H)) +
+         dense * (3 * H * ffn + of(config.mlp_bias, 2 * ffn + H)) + with_experts * of_moe +
+         of(gain, H) + static_cast<Number>(num_stream_parameters(config));
 }
 
 /// Derives sizes that are 0 from the preset, if there is one, and from other sizes.
@@ -249,6 +244,12 @@ void fill(ModelConfig& config, const Preset* preset) {
     fill_one(config.num_layers, preset->num_layers);
     fill_one(config.num_heads, preset->num_heads);
   }
+  if (config.softcap > 0 && config.logit_softcap == 0)
+    config.logit_softcap = std::exchange(config.softcap, 0);
+  if (config.softcap == config.logit_softcap) config.softcap = 0;
+  if (!config.window_pattern.empty())
+    fill_one(config.short_window,
+             std::min((config.max_seq_len / 4 + 127) / 128 * 128, config.max_seq_len));
   fill_one(config.num_kv_heads, preset != nullptr ? preset->num_kv_heads : config.num_heads);
   if (config.head_dim == 0 && config.num_heads > 0)
     config.head_dim = config.hidden_size / config.num_heads;
@@ -308,13 +309,15 @@ ModelConfig model_preset(std::string_view name) {
 
 std::string matching_preset(const ModelConfig& config) {
   const auto shape_of = [](const ModelConfig& c) {
-    return std::tuple(c.hidden_size, c.num_layers, c.num_heads, c.num_kv_heads, c.head_dim,
-                      c.intermediate_size, c.tie_embeddings, c.qk_norm, c.activation, c.rope_theta,
-                      c.rope_scaling, c.norm_eps, c.moe.on() ? c.moe : MoeConfig{}, c.qkv_bias,
-                      c.attention_output_bias, c.mlp_bias, c.post_norms, c.sliding_window,
-                      c.full_attention_layers, c.attention_scale_dim, c.embedding_scale,
-                      c.local_rope_theta, c.rotary_dim, c.no_rope_layers, c.qk_norm_whole,
-                      c.pre_norms, c.attention_softcap, c.logit_softcap);
+    return std::tuple(
+        c.hidden_size, c.num_layers, c.num_heads, c.num_kv_heads, c.head_dim, c.intermediate_size,
+        c.tie_embeddings, c.qk_norm, c.activation, c.rope_theta, c.rope_scaling, c.norm_eps,
+        c.moe.on() ? c.moe : MoeConfig{}, c.qkv_bias, c.attention_output_bias, c.mlp_bias,
+        c.post_norms, c.sliding_window, c.full_attention_layers, c.attention_scale_dim,
+        c.embedding_scale, c.local_rope_theta, c.rotary_dim, c.no_rope_layers, c.qk_norm_whole,
+        c.pre_norms, c.attention_softcap, c.logit_softcap, c.window_pattern, c.short_window,
+        c.norm_gain, c.embed_norm, c.qk_scale, c.init, c.zero_projections, c.residual_scalars,
+        c.skips, c.backout, c.smear, c.value_embeddings);
   };
   for (const Preset& preset : kPresets) {
     ModelConfig named = model_preset(preset.name);
@@ -341,32 +344,12 @@ double ModelConfig::num_expert_parameters_wide() const {
   return num_parameters_wide() - count_parameters<double>(*this, 0);
 }
 
-bool ModelConfig::has_window(std::int64_t layer) const {
-  if (sliding_window == 0) return false;
-  const std::vector<std::int64_t> full = parse_layers(full_attention_layers);
-  return !std::binary_search(full.begin(), full.end(), layer);
-}
-
-bool ModelConfig::has_rope(std::int64_t layer) const {
-  const std::vector<std::int64_t> without = parse_layers(no_rope_layers);
-  return !std::binary_search(without.begin(), without.end(), layer);
-}
-
 ops::AttentionSetup ModelConfig::attention_setup(std::int64_t layer, ops::RowBounds bounds) const {
   const std::int64_t dim = attention_scale_dim > 0 ? attention_scale_dim : head_dim;
-  return {.scale = 1.0 / std::sqrt(static_cast<double>(dim)),
-          .mask = {.window = has_window(layer) ? sliding_window : 0},
+  return {.scale = qk_scale * qk_scale / std::sqrt(static_cast<double>(dim)),
+          .mask = {.window = window_of(layer)},
           .bounds = std::move(bounds),
           .softcap = attention_softcap};
-}
-
-std::vector<ops::AttentionMask> ModelConfig::attention_masks() const {
-  std::vector<ops::AttentionMask> masks;
-  for (std::int64_t layer = 0; layer < num_layers; ++layer) {
-    const ops::AttentionMask mask = attention_setup(layer).mask;
-    if (std::ranges::find(masks, mask) == masks.end()) masks.push_back(mask);
-  }
-  return masks;
 }
 
 std::int64_t ModelConfig::keys_of_last_query(std::int64_t seq_len) const {
@@ -379,7 +362,9 @@ std::int64_t ModelConfig::keys_of_last_query(std::int64_t seq_len) const {
 double ModelConfig::flops_per_token(std::int64_t seq_len) const {
   const std::int64_t embedding = vocab_size * hidden_size;
   const std::int64_t lookup_only = tie_embeddings ? 0 : embedding;
-  const auto matmul_weights = static_cast<double>(num_active_parameters() - lookup_only);
+  const std::int64_t of_values = num_value_embeddings() * value_table_size();  // lookups only
+  const auto matmul_weights =
+      static_cast<double>(num_active_parameters() - lookup_only - of_values);
   return 6.0 * matmul_weights +
          12.0 * static_cast<double>(num_heads * head_dim * keys_of_last_query(seq_len));
 }

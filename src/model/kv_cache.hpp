@@ -16,6 +16,7 @@ struct KvCache {
 /// The input of one forward pass: the next tokens of some sequences.
 struct CachedStep {
   at::Tensor tokens;     // [rows] int64
+  at::Tensor previous;   // [rows] int64: the token before each token, -1: none; for model.smear
   at::Tensor positions;  // [1, rows] int64, counted from 0 in each sequence
   at::Tensor kept;       // [kept] int64: rows to return hidden states of; undefined: all
   std::vector<ops::PagedPlan> plans;  // one for each mask of the model's layers

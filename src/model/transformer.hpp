@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "model/block.hpp"
+#include "model/embedding_output.hpp"
 #include "model/experts/router_balance.hpp"
 #include "model/fp8_scaling.hpp"
 #include "model/stages/stages.hpp"
@@ -26,13 +27,15 @@ struct TransformerOptions {
 
 /// The saved activations of one micro-batch in one stage (T / t tokens with sequence parallelism).
 struct StageActivations {
+  LayerActivations embedding;  // only with model.embed_norm or model.smear
+  LayerActivations output;     // only if the final norm reads earlier hidden states
   std::vector<LayerActivations> blocks;
   std::shared_ptr<parallel::RouteMemo> routes;  // only if blocks are recomputed
   at::Tensor last;  // last stage, until backward_final_norm(): input of the final norm [B, T, D]
   at::Tensor rstd;  // last stage, until backward_final_norm(): 1 / RMS of that norm
   at::Tensor last_grad;  // last stage, after backward_final_norm(): gradient of the norm's input
-  at::Tensor
-      norm_grad;  // last stage, after backward_final_norm(): gradient of the norm's weight [D]
+  // last stage, after backward_final_norm(): gradient of the norm's weight [D]
+  at::Tensor norm_grad;
 };
 
 struct StageUse {
@@ -132,14 +135,25 @@ class Transformer {
   /// Appends the FSDP units that a stage reads, in order of use.
   void add_units(const StageUse& use, std::vector<std::size_t>& units) const;
   [[nodiscard]] parallel::IndexRange blocks_of(std::size_t stage) const;
-  [[nodiscard]] at::Tensor embed(const parallel::Microbatch& batch) const;
+  /// Returns the output of the embedding. With `saved`, it saves the activations for backward.
+  [[nodiscard]] at::Tensor embed(const parallel::Microbatch& batch, StageActivations* saved) const;
   /// Returns x times model.embedding_scale.
   [[nodiscard]] at::Tensor scaled(const at::Tensor& x) const;
-  void embed_backward(const parallel::Microbatch& batch, const at::Tensor& grad);
+  /// Returns the rows of the embedding of tokens; 0 for tokens below 0.
+  [[nodiscard]] at::Tensor looked_up(const at::Tensor& tokens) const;
+  /// Returns the tokens before those of a micro-batch.
+  [[nodiscard]] static at::Tensor previous_of(const parallel::Microbatch& batch);
+  void embed_backward(const parallel::Microbatch& batch, StageActivations& saved,
+                      const at::Tensor& grad);
+  /// Adds the gradient of looked_up() to the gradient of the embedding.
+  void add_embedding_gradient(const at::Tensor& tokens, const at::Tensor& grad);
   /// Returns the local rows of the embedding that the tokens read, and a mask of tokens with
   /// their row on another rank (undefined if there are none).
   [[nodiscard]] std::pair<at::Tensor, at::Tensor> table_rows(const at::Tensor& tokens) const;
   [[nodiscard]] at::Tensor final_norm(const at::Tensor& x) const;
+  /// Returns the weight of the final norm of x; ones without model.norm_gain.
+  [[nodiscard]] at::Tensor norm_weight(const at::Tensor& x) const;
+  [[nodiscard]] bool trains_norm() const;
 
   parallel::ParamRegistry& registry_;
   RouterStatistics statistics_;
@@ -147,12 +161,15 @@ class Transformer {
   LayerContext context_;
   ModelStages stages_;
   parallel::ParamId embedding_ = 0;
-  parallel::ParamId norm_ = 0;
+  std::optional<parallel::ParamId> norm_;
   parallel::ParamId head_ = 0;  // the embedding if the two are tied
+  std::optional<EmbeddingOutput> embedding_output_;
   std::vector<std::unique_ptr<Block>> blocks_;
+  std::optional<ResidualMix> output_mix_;
   std::vector<parallel::ParamId> first_weights_;  // first parameter of each block
   std::size_t embedding_unit_ = 0;
   std::vector<std::size_t> block_units_;
+  std::vector<parallel::ParamId> head_parts_;  // parameters in the units of the head
   std::vector<std::size_t> head_units_;
   std::optional<std::size_t> replicated_embedding_;
 };

@@ -30,7 +30,7 @@ struct Source {
             {static_cast<parallel::ParamId>(ref[0]), static_cast<std::size_t>(ref[1])}};
   }
 
-  [[nodiscard]] bool trained() const { return registry->trained(ref); }
+  [[nodiscard]] bool trained() const { return ref.count > 0 && registry->trained(ref); }
 
   void give(const at::Tensor& grad) const {
     if (trained())

@@ -193,10 +193,14 @@ struct AddBias : torch::autograd::Function<AddBias> {
   }
 };
 
+at::Tensor gain(const Source& source, const at::Tensor& x) {
+  return gain_of(*source.registry, source.ref, x);
+}
+
 struct RmsNorm : torch::autograd::Function<RmsNorm> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Source& source,
                             double eps, ops::Path path) {
-    auto [y, rstd] = ops::rms_norm_forward(x, source.weight(), eps, path);
+    auto [y, rstd] = ops::rms_norm_forward(x, gain(source, x), eps, path);
     ctx->save_for_backward({x, rstd});
     source.keep(ctx, "weight");
     keep(ctx, path);
@@ -206,8 +210,8 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
     const Source source = Source::kept(ctx, "weight");
     const auto saved = ctx->get_saved_variables();
-    const auto out =
-        ops::rms_norm_backward(grads[0], saved[0], source.weight(), saved[1], kept_path(ctx));
+    const auto out = ops::rms_norm_backward(grads[0], saved[0], gain(source, saved[0]), saved[1],
+                                            kept_path(ctx));
     source.give(out.weight);
     return {out.x, {}, {}, {}};
   }
@@ -216,7 +220,7 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
 struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
   static tensor_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& residual,
                              const Source& source, double eps, ops::Path path) {
-    auto [sum, y, rstd] = ops::add_rms_norm_forward(x, residual, source.weight(), eps, path);
+    auto [sum, y, rstd] = ops::add_rms_norm_forward(x, residual, gain(source, x), eps, path);
     ctx->save_for_backward({sum, rstd});
     source.keep(ctx, "weight");
     keep(ctx, path);
@@ -226,8 +230,8 @@ struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
     const Source source = Source::kept(ctx, "weight");
     const auto saved = ctx->get_saved_variables();
-    const auto out = ops::add_rms_norm_backward(grads[1], grads[0], saved[0], source.weight(),
-                                                saved[1], kept_path(ctx));
+    const auto out = ops::add_rms_norm_backward(grads[1], grads[0], saved[0],
+                                                gain(source, saved[0]), saved[1], kept_path(ctx));
     source.give(out.weight);
     return {out.x, out.x, {}, {}, {}};
   }
@@ -242,8 +246,9 @@ struct QkvNormRope : torch::autograd::Function<QkvNormRope> {
       const Source key{registry, *weights.key};
       query.keep(ctx, "query");
       key.keep(ctx, "key");
-      setup.q_weight = query.weight();
-      setup.k_weight = key.weight();
+      const at::Tensor head = qkv.narrow(-1, 0, 2 * setup.tables.cos.size(-1));
+      setup.q_weight = gain(query, head);
+      setup.k_weight = gain(key, head);
     }
     ctx->save_for_backward({qkv, setup.tables.cos, setup.tables.sin, setup.positions});
     ctx->saved_data["normed"] = weights.query.has_value();
@@ -259,8 +264,9 @@ struct QkvNormRope : torch::autograd::Function<QkvNormRope> {
     ops::QkNormRope setup{
         {}, {}, ctx->saved_data["eps"].toDouble(), {saved[1], saved[2]}, saved[3]};
     if (normed) {
-      setup.q_weight = Source::kept(ctx, "query").weight();
-      setup.k_weight = Source::kept(ctx, "key").weight();
+      const at::Tensor& head = grads[0];  // [B, heads, T, D]
+      setup.q_weight = gain(Source::kept(ctx, "query"), head);
+      setup.k_weight = gain(Source::kept(ctx, "key"), head);
     }
     const auto out =
         ops::qkv_norm_rope_backward(grads[0], grads[1], grads[2], saved[0], setup, kept_path(ctx));
@@ -298,6 +304,11 @@ at::Tensor row_parallel_linear(const parallel::TensorGroup& group, const at::Ten
 at::Tensor add_bias(const at::Tensor& y, parallel::ParamRegistry& registry,
                     parallel::WeightRef bias) {
   return AddBias::apply(y, Source{&registry, bias});
+}
+
+at::Tensor gain_of(parallel::ParamRegistry& registry, parallel::WeightRef weight,
+                   const at::Tensor& x) {
+  return weight.count == 0 ? at::ones({x.size(-1)}, x.options()) : registry.weight(weight);
 }
 
 at::Tensor rms_norm(const at::Tensor& x, parallel::ParamRegistry& registry,

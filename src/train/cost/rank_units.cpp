@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "model/residual_terms.hpp"
 #include "model/stages/rank_stages.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 #include "train/cost/rank_widths.hpp"
@@ -72,20 +73,30 @@ std::int64_t expert_elements(const UpdateFacts& facts, const RankWidths& here) {
   return rounded_up(rounded_up(2 * matrix, 64) + matrix, 64 * facts.expert_ranks());
 }
 
+void add_residual_scalars(const model::ModelConfig& m, std::int64_t layer, UnitSums& units) {
+  for (const model::ResidualTerm& term : model::residual_terms(m, layer)) {
+    units.add(1, 1);
+    if (term.scale_name != nullptr) units.add(1, 1);
+  }
+}
+
 /// Adds the matrices, norms and biases of a block.
-void add_block(const UpdateFacts& facts, const RankWidths& here, bool experts, UnitSums& units) {
+void add_block(const UpdateFacts& facts, const RankWidths& here, std::int64_t layer,
+               UnitSums& units) {
   const model::ModelConfig& m = facts.model;
+  const bool experts = m.moe.in_layer(layer);
   const std::int64_t hidden = m.hidden_size;
-  if (m.pre_norms) units.add(hidden, hidden);
+  const bool pre_norms = m.norm_gain && m.pre_norms;
+  if (pre_norms) units.add(hidden, hidden);
   units.add((m.num_heads + 2 * m.num_kv_heads) * m.head_dim * hidden,
             (here.queries + 2 * here.keys) * hidden);
   units.add(m.num_heads * m.head_dim * hidden, here.queries * hidden);
-  if (m.pre_norms) units.add(hidden, hidden);
+  if (pre_norms) units.add(hidden, hidden);
   add_mlp(facts, here, experts, units);
-  if (m.qk_norm_whole) {
+  if (m.norm_gain && m.qk_norm_whole) {
     units.add(m.num_heads * m.head_dim, here.queries);
     units.add(m.num_kv_heads * m.head_dim, here.keys);
-  } else if (m.qk_norm) {
+  } else if (m.norm_gain && m.qk_norm) {
     for (int norm = 0; norm < 2; ++norm) units.add(m.head_dim, m.head_dim);
   }
   if (m.qkv_bias)
@@ -95,7 +106,13 @@ void add_block(const UpdateFacts& facts, const RankWidths& here, bool experts, U
     units.add(2 * m.intermediate_size, 2 * here.mlp);
     units.add(hidden, hidden);
   }
-  for (int norm = 0; norm < (m.post_norms ? 2 : 0); ++norm) units.add(hidden, hidden);
+  for (int norm = 0; norm < (m.norm_gain && m.post_norms ? 2 : 0); ++norm)
+    units.add(hidden, hidden);
+  add_residual_scalars(m, layer, units);
+  if (!m.has_value_embedding(layer)) return;
+  units.add(m.value_table_size(), m.vocab_size * here.keys);
+  const std::int64_t inputs = model::value_gate_inputs(m);
+  units.add(m.num_kv_heads * inputs, here.key_heads * inputs);
 }
 
 /// Returns the units that a pipeline action uses, in order; only forward actions use the head.
@@ -126,12 +143,16 @@ RankUnits rank_units(const UpdateFacts& facts, int rank) {
     StageUnits stage{layers};
     if (layers.has_embedding) {
       add_table(in_two);
+      if (m.smear) {
+        sums.add(model::smear_gate_inputs(m), model::smear_gate_inputs(m));
+        sums.add(1, 1);
+      }
       stage.embedding = sums.end_unit();
       if (in_two) units.replicated_embedding = stage.embedding;
     }
     for (std::int64_t layer = layers.first_layer; layer < layers.end_layer; ++layer) {
       const bool experts = m.moe.in_layer(layer);
-      add_block(facts, here, experts, sums);
+      add_block(facts, here, layer, sums);
       stage.blocks.push_back(sums.end_unit());
       if (experts && facts.has_expert_grid()) {
         units.experts.push_back(expert_elements(facts, here));
@@ -141,9 +162,10 @@ RankUnits rank_units(const UpdateFacts& facts, int rank) {
       units.expert_layers += experts ? 1 : 0;
     }
     if (layers.has_head) {
-      sums.add(m.hidden_size, m.hidden_size);
+      if (m.norm_gain) sums.add(m.hidden_size, m.hidden_size);
+      add_residual_scalars(m, m.num_layers, sums);
       if (!m.tie_embeddings) add_table(false);
-      stage.head.push_back(sums.end_unit());
+      if (m.norm_gain || m.backout || !m.tie_embeddings) stage.head.push_back(sums.end_unit());
       if (in_two) {
         add_table(true);
         units.replicated_embedding = sums.end_unit();
