@@ -34,4 +34,8 @@ class RlPromptReader {
   std::map<const data::TokenSet*, data::RlPrompts> sets_;
 };
 
+/// Throws Error(data) if the prompt and its longest answer have more than seq_len tokens.
+void check_length(const data::RlPrompts::Prompt& prompt, const data::TokenSet& set,
+                  const RlPromptReader::Limits& limits);
+
 }  // namespace trireme::train

@@ -14,6 +14,7 @@ RlMeasures::RlMeasures(const RlConfig& config, Measures& measures)
       completion_tokens_(measures.declare({"completion_tokens_mean", Combine::weighted_mean})),
       truncated_(measures.declare({"truncated_fraction", Combine::weighted_mean})),
       update_s_(measures.declare({"update_s", Combine::max})) {
+  if (config.has_critic()) value_loss_ = measures.declare({"value_loss", Combine::weighted_mean});
   if (!generates_) return;
   rollout_s_ = measures.declare({"rollout_s", Combine::max});
   tokens_per_s_ = measures.declare({"rollout_tokens_per_s", Combine::max});

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -24,12 +25,15 @@ struct Rollout {
   std::vector<double> old_logprobs;        // denominator of the ratio
   std::vector<double> ref_logprobs;        // empty: no reference
   std::vector<double> current_logprobs{};  // computed before the update; empty: not needed
+  std::vector<double> values{};            // critic values; empty: there is no critic
+  std::vector<double> advantages{};        // per token; empty: all tokens have `advantage`
+  std::vector<double> returns{};           // targets of the critic, per token
   std::string text;
   std::string record{};                   // JSON object of the prompt, for the rewards
   bool truncated = false;                 // no end token
   std::map<std::string, double> rewards;  // before weighting, by term
   double reward = 0;                      // weighted sum, with the KL penalty if rl.kl = reward
-  double advantage = 0;
+  double advantage = 0;                   // with `advantages`: their mean over the trained tokens
   std::int64_t weights_version = 0;  // completed steps of the weights that generated the answer
 
   [[nodiscard]] std::int64_t num_trained() const;
@@ -39,6 +43,10 @@ struct Rollout {
 std::string rollout_line(const Rollout& rollout);
 
 std::string rollout_file_name(std::int64_t step);
+
+/// Removes the files of all steps before `step` but the newest `kept` - 1. Later files stay.
+void remove_old_rollouts(const std::filesystem::path& directory, std::int64_t step,
+                         std::int64_t kept);
 
 /// A part of a rollout that a rank reads from rl.replay, or from the file of this run.
 struct ReplayPart {
@@ -65,8 +73,10 @@ struct AdvantageTotals {
 void penalize_rewards(const RlConfig& config, std::span<Rollout> rollouts);
 
 /// Sets the advantages of whole groups. `all_rewards` holds the rewards of the whole update.
+/// `baseline` is that of spo; without one, spo keeps the advantages. ppo sets them elsewhere
+/// (token_advantages.hpp).
 AdvantageTotals set_advantages(const RlConfig& config, std::span<const double> all_rewards,
-                               std::span<Rollout> rollouts);
+                               std::optional<double> baseline, std::span<Rollout> rollouts);
 
 /// Sets old_logprobs and checks rl.max_gap. Throws Error(numeric) if a difference is larger.
 void set_old_logprobs(const RlConfig& config, std::span<Rollout> rollouts);

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
@@ -54,6 +56,8 @@ void read_computed(const Json& line, const std::string& where, Rollout& rollout)
   numbers("train_logprobs", rollout.current_logprobs);
   if (!line.contains("rewards") || !line["rewards"].is_object())
     fail(ErrorKind::data, "{}: rewards is not a JSON object.", where);
+  numbers("values", rollout.values);
+  rollout.advantage = json_get<double>(line, "advantage", where);
   for (const auto& [name, value] : line["rewards"].items())
     rollout.rewards[name] = json_get<double>(line["rewards"], name, where);
 }
@@ -92,13 +96,14 @@ std::string rollout_line(const Rollout& rollout) {
   line["old_logprobs"] = rollout.old_logprobs;
   line["ref_logprobs"] = rollout.ref_logprobs;
   if (!rollout.current_logprobs.empty()) line["train_logprobs"] = rollout.current_logprobs;
-  line["values"] = Json::array();  // always empty, because there is no critic
+  line["values"] = rollout.values;
   line["text"] = rollout.text;
   line["turns"] = Json::array({rollout.text});
   line["finish"] = rollout.truncated ? "length" : "stop";
   line["rewards"] = rollout.rewards;
   line["reward"] = rollout.reward;
   line["advantage"] = rollout.advantage;
+  if (!rollout.advantages.empty()) line["advantages"] = rollout.advantages;
   line["weights_version"] = rollout.weights_version;
   return json_line(line);
 }
@@ -108,6 +113,20 @@ std::string rollout_file_name(std::int64_t step) {
   std::string digits = std::to_string(step);
   if (digits.size() < kDigits) digits.insert(0, kDigits - digits.size(), '0');
   return cat("step-", digits, ".jsonl");
+}
+
+void remove_old_rollouts(const std::filesystem::path& directory, std::int64_t step,
+                         std::int64_t kept) {
+  std::vector<std::string> names;
+  const std::string newest = rollout_file_name(step);
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step-") && name.size() == newest.size() && name < newest)
+      names.push_back(name);
+  }
+  std::sort(names.begin(), names.end(), std::greater<>());
+  for (std::size_t i = static_cast<std::size_t>(kept) - 1; i < names.size(); ++i)
+    std::filesystem::remove(directory / names[i]);
 }
 
 std::vector<Rollout> read_replay(const std::filesystem::path& place, const ReplayPart& part) {

@@ -274,6 +274,7 @@ std::string divergence_advice(const RunRequest& run) {
 /// Handles Error(numeric). All ranks throw this error at the same step, but only rank 0 reports it.
 [[noreturn]] void end_diverged(const RunRequest& run, const Error& error) {
   if (run.ranks.world.rank() != 0) throw comm::PeerFailed(exit_code(error.kind()));
+  if (!run.task.is_divergence(error)) throw comm::AgreedError(error);
   throw comm::AgreedError(
       Error(error.kind(), formatted("{}\n{}", error.what(), divergence_advice(run))));
 }
