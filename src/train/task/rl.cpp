@@ -21,6 +21,7 @@ class Rl final : public Task {
   void make_paths_absolute() override {
     config_.replay = absolute_path_or_empty(config_.replay);
     config_.reward_model = absolute_path_or_empty(config_.reward_model);
+    config_.tools = absolute_path_or_empty(config_.tools);
   }
 
   void check(Problems& problems) const override { train::check(config_, problems); }

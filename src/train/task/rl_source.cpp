@@ -43,6 +43,11 @@ class RolloutSource final : public SampleSource {
                                                          context.config.train.precision == "fp64"});
                                    })),
         measures_(config, context.measures) {
+    config_.max_total_tokens =
+        std::min(config_.max_total_tokens, context.config.train.seq_len);
+    if (config_.uses_tools())
+      agent_ = comm::all_or_none(context.world,
+                                 [&] { return std::make_unique<Agent>(config_, tokens_); });
     const std::int64_t prompts = config.prompts_of_step(context.config.train.global_batch);
     const std::int64_t at_once =
         context.config.train.micro_batch * context.mesh.size(parallel::Axis::dp);
@@ -177,13 +182,15 @@ class RolloutSource final : public SampleSource {
   }
 
   [[nodiscard]] std::vector<Rollout> generate() const {
+    RlPromptReader::Limits limits{config_.max_new_tokens, context_.config.train.seq_len};
+    if (agent_ && config_.max_total_tokens < limits.max_tokens)
+      limits = {config_.max_new_tokens, config_.max_total_tokens, "rl.max_total_tokens"};
     std::vector<RlPrompt> prompts;
     for (std::int64_t mini = 0; mini < mini_batches(); ++mini) {
       for (std::int64_t i = 0; i < prompts_of_mini_batch(); ++i)
-        prompts.push_back(prompts_.at(next_sample_ + first_prompt(mini) + i,
-                                      {config_.max_new_tokens, context_.config.train.seq_len}));
+        prompts.push_back(prompts_.at(next_sample_ + first_prompt(mini) + i, limits));
     }
-    return generate_answers({context_.model, tokens_, config_, context_.config.train.seed,
+    return generate_answers({context_.model, tokens_, config_, agent_.get(), context_.config.train.seed,
                              /*weights_version=*/step_ - 1},
                             prompts);
   }
@@ -316,6 +323,7 @@ class RolloutSource final : public SampleSource {
   RlPromptReader prompts_;
   AnswerTokens tokens_;
   RewardTerms rewards_;
+  std::unique_ptr<Agent> agent_;  // null: answers call no tools
   RlMeasures measures_;
   std::int64_t next_sample_ = 0;
   std::int64_t step_ = 0;          // number of the last update that next() returned, from 1
