@@ -80,10 +80,12 @@ std::optional<RenderedChat> ToolTurns::after_answer(std::size_t rounds,
   chat.messages.resize(chat.messages.size() - results.size());
   const RenderedChat answered = writer_.render(chat, std::nullopt, false);
   const TurnEnd* const end = end_of_last_answer(answered);
-  if (end == nullptr ||
-      !whole.text.starts_with(std::string_view(answered.text).substr(0, end->token.end)))
-    return std::nullopt;
-  const std::size_t begin = end->token.begin;
+  if (end == nullptr) return std::nullopt;
+  // In a Jinja template, the end of a call may seem to belong to the end of the answer.
+  const std::string_view past = std::string_view(answered.text).substr(0, end->token.end);
+  const std::string end_text = writer_.turn_end_text();
+  if (!past.ends_with(end_text) || !whole.text.starts_with(past)) return std::nullopt;
+  const std::size_t begin = past.size() - end_text.size();
   RenderedChat rest;
   rest.text = whole.text.substr(begin);
   for (const TextRange& content : whole.contents)

@@ -1,7 +1,9 @@
 #include <algorithm>
+#include <limits>
 
 #include "core/error.hpp"
 #include "objective/policy.hpp"
+#include "train/rl/agent.hpp"
 #include "train/rl/answer_tokens.hpp"
 #include "train/rl/rl_config.hpp"
 #include "train/task/rl_source.hpp"
@@ -43,7 +45,7 @@ class Rl final : public Task {
   }
 
   void check_files(const RunConfig& config,
-                   std::span<const data::SampleSet* const> /*sets*/) const override {
+                   std::span<const data::SampleSet* const> sets) const override {
     const auto require = [](const char* key, std::int64_t value, std::int64_t most) {
       if (value <= most) return;
       fail(ErrorKind::usage,
@@ -57,6 +59,11 @@ class Rl final : public Task {
     require("parallel.ep", config.parallel.ep, 1);
     require("parallel.zero", config.parallel.zero, 2);
     require("parallel.local_steps", config.parallel.local_steps, 1);
+    if (config_.uses_tools()) {  // throws if rl.tools or the chat format is unfit
+      const AnswerTokens tokens =
+          answer_tokens(sets.front()->set(), std::numeric_limits<std::int64_t>::max());
+      static_cast<void>(Agent(config_, tokens));
+    }
     const std::int64_t prompts = config_.prompts_of_step(config.train.global_batch);
     if (config.train.global_batch % prompts != 0) {
       fail(ErrorKind::usage, "rl.mini_batch is {}. It must divide train.global_batch = {}.",

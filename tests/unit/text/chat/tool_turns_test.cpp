@@ -105,6 +105,11 @@ TEST(ToolTurns, RefuseTemplatesThatCannotAppend) {
       "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}";
   const std::string header = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
   EXPECT_EQ(reason_of_jinja("{# other text #}" + body + header), "none");
+  EXPECT_EQ(reason_of_jinja("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+                            "{% for c in m.tool_calls or [] %}[{{ c.function.name }}]{% endfor %}"
+                            "<|im_end|>\n{% endfor %}" +
+                            header),
+            "none");
   EXPECT_PRED2(has,
                reason_of_jinja("{% for m in messages if m.role != 'tool' %}<|im_start|>{{ m.role }}"
                                "\n{{ m.content }}<|im_end|>\n{% endfor %}" +
