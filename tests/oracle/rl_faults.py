@@ -29,7 +29,7 @@ for number, line in enumerate(sys.stdin):
         print({'nan': 'NaN', 'garbage': 'no JSON'}[failure], flush=True)
     print(answer, flush=True)
 """
-EXIT_DATA, EXIT_COMM = 3, 5
+EXIT_DATA, EXIT_RESOURCE = 3, 4
 
 
 class Faults:
@@ -108,11 +108,11 @@ def main():
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         faults = Faults(Setup(args.trireme, args.trireme_data, work, 80), args.mpiexec)
-        for failure, code in (("hang", EXIT_COMM), ("die", EXIT_DATA), ("nan", EXIT_DATA)):
+        for failure, code in (("hang", EXIT_RESOURCE), ("die", EXIT_DATA), ("nan", EXIT_DATA)):
             faults.check_program("rl.reward_command", failure, code)
-        for failure, code in (("hang", EXIT_COMM), ("die", EXIT_DATA), ("garbage", EXIT_DATA)):
+        for failure, code in (("hang", EXIT_RESOURCE), ("die", EXIT_DATA), ("garbage", EXIT_DATA)):
             faults.check_program("rl.tool_command", failure, code)
-        faults.check_program("rl.reward_command", "hang", EXIT_COMM, ranks=2)
+        faults.check_program("rl.reward_command", "hang", EXIT_RESOURCE, ranks=2)
         faults.check_limits()
         faults.check_empty()
     sys.exit(1 if faults.wrong else 0)

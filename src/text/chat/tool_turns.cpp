@@ -38,9 +38,8 @@ Conversation tool_rounds(std::size_t rounds, std::span<const std::string> result
 /// Returns the end of the last answer in the list of turn ends, or null.
 const TurnEnd* end_of_last_answer(const RenderedChat& chat) {
   if (chat.answers.empty()) return nullptr;
-  const auto found = std::ranges::find_if(chat.ends, [&](const TurnEnd& end) {
-    return end.token.end >= chat.answers.back().end;
-  });
+  const auto found = std::ranges::find_if(
+      chat.ends, [&](const TurnEnd& end) { return end.token.end >= chat.answers.back().end; });
   return found == chat.ends.end() ? nullptr : &*found;
 }
 
@@ -113,7 +112,8 @@ std::string ToolTurns::find_reason() const {
           return text.substr(0, content.end - content.begin).find(result) != std::string_view::npos;
         });
       };
-      if (!std::ranges::all_of(results, is_written)) return "it does not write the results of tools";
+      if (!std::ranges::all_of(results, is_written))
+        return "it does not write the results of tools";
       const std::vector<std::uint32_t> ids = writer_.encode(*first);
       if (ids.empty() || ids.front() != end_)
         return "the end of an answer is not one token in the encoded text";

@@ -25,12 +25,12 @@ AnswerTokens answer_tokens(const data::TokenSet& set, std::int64_t vocab_size) {
          where, id);
   }
   const std::string name = set.manifest().chat_template();
-  tokens.format =
-      checkpoint::is_custom_template(name)
-          ? text::jinja_chat_template(checkpoint::jinja_of(files), where)
-          : text::shared_chat_template(name);
+  tokens.format = checkpoint::is_custom_template(name)
+                      ? text::jinja_chat_template(checkpoint::jinja_of(files), where)
+                      : text::shared_chat_template(name);
   if (const auto eos = tokens.tokenizer.eos_id()) tokens.ends.push_back(*eos);
-  tokens.ends = text::ChatWriter(tokens.format, tokens.tokenizer).end_tokens(tokens.ends, tokens.size);
+  tokens.ends =
+      text::ChatWriter(tokens.format, tokens.tokenizer).end_tokens(tokens.ends, tokens.size);
   std::erase_if(tokens.ends, [&](std::uint32_t id) { return id >= tokens.size; });
   if (tokens.ends.empty()) {
     fail(ErrorKind::data,

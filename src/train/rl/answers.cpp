@@ -17,9 +17,9 @@ constexpr std::int64_t kMaxBatch = 64;
 
 /// Returns the seed of an answer to a prompt; the engine adds the indices of sample and token.
 std::int64_t seed_of(std::int64_t seed, std::int64_t prompt_index, std::int64_t turn) {
-  const PhiloxWords words = philox4x32(philox_key(static_cast<std::uint64_t>(seed), "rl.rollout"),
-                                       static_cast<std::uint64_t>(prompt_index),
-                                       static_cast<std::uint64_t>(turn));
+  const PhiloxWords words =
+      philox4x32(philox_key(static_cast<std::uint64_t>(seed), "rl.rollout"),
+                 static_cast<std::uint64_t>(prompt_index), static_cast<std::uint64_t>(turn));
   return static_cast<std::int64_t>((std::uint64_t{words[0]} << 31) ^ words[1]);
 }
 
@@ -92,8 +92,7 @@ generate::Request request_of(const GenerationSetup& setup, const Rollout& rollou
   return request;
 }
 
-void append_answer(const GenerationSetup& setup, const generate::Answer& answer,
-                   Rollout& rollout) {
+void append_answer(const GenerationSetup& setup, const generate::Answer& answer, Rollout& rollout) {
   rollout.answer_begin = rollout.ids.size();
   for (const generate::SampledToken& token : answer.sampled) {
     rollout.ids.push_back(token.id);
@@ -116,9 +115,9 @@ std::vector<Rollout> generate_answers(const GenerationSetup& setup,
   for (const RlPrompt& prompt : prompts) longest = std::max(longest, prompt.ids.size());
   generate::EngineConfig engine_config;
   engine_config.max_batch = std::min<std::int64_t>(std::ssize(rollouts), kMaxBatch);
-  engine_config.max_context =
-      setup.agent != nullptr ? config.max_total_tokens
-                             : static_cast<std::int64_t>(longest) + config.max_new_tokens;
+  engine_config.max_context = setup.agent != nullptr
+                                  ? config.max_total_tokens
+                                  : static_cast<std::int64_t>(longest) + config.max_new_tokens;
   engine_config.context_option =
       setup.agent != nullptr ? "rl.max_total_tokens" : "rl.max_new_tokens";
   generate::GenerationEngine engine(setup.model, setup.tokens.tokenizer, engine_config);
@@ -127,7 +126,8 @@ std::vector<Rollout> generate_answers(const GenerationSetup& setup,
   std::iota(open.begin(), open.end(), std::size_t{0});
   for (std::int64_t turn = 0; !open.empty() && turn < max_turns; ++turn) {
     std::vector<generate::Request> requests;
-    for (const std::size_t index : open) requests.push_back(request_of(setup, rollouts[index], turn));
+    for (const std::size_t index : open)
+      requests.push_back(request_of(setup, rollouts[index], turn));
     const std::vector<generate::Answer> answers = answer_all(engine, std::move(requests));
     for (std::size_t i = 0; i < answers.size(); ++i) {
       if (answers[i].error) throw Error(*answers[i].error);

@@ -21,8 +21,7 @@ RlPrompt RlPromptReader::at(std::int64_t index, const Limits& limits) const {
          "Prompt {} of {} has {} tokens. With rl.max_new_tokens = {} it needs {} tokens, but "
          "{} is {}. Raise {}, lower rl.max_new_tokens, or pack shorter prompts.",
          prompt.document, set.directory().string(), prompt.ids.size(), limits.max_new_tokens,
-         std::ssize(prompt.ids) + limits.max_new_tokens, limits.key, limits.max_tokens,
-         limits.key);
+         std::ssize(prompt.ids) + limits.max_new_tokens, limits.key, limits.max_tokens, limits.key);
   }
   return {index, std::move(prompt.ids), std::move(prompt.record)};
 }

@@ -120,11 +120,13 @@ struct RlConfig {
           "JSON file with the tools that answers may call; empty: no tools, or rl.tool_command");
     visit("tool_command", self.tool_command,
           "program that answers the calls of tools, one JSON line for each call");
-    visit("max_turns", self.max_turns,
-          "maximum number of answers of a conversation with tools; all but the last may call tools");
-    visit("max_total_tokens", self.max_total_tokens,
-          "maximum number of tokens of a conversation with tools, with its prompt; train.seq_len is "
-          "a limit too");
+    visit(
+        "max_turns", self.max_turns,
+        "maximum number of answers of a conversation with tools; all but the last may call tools");
+    visit(
+        "max_total_tokens", self.max_total_tokens,
+        "maximum number of tokens of a conversation with tools, with its prompt; train.seq_len is "
+        "a limit too");
     visit("replay", self.replay,
           "train on these answers instead of generating: a .jsonl file with consecutive updates, "
           "or a directory with step-NNNNNNNNN.jsonl; empty: generate");

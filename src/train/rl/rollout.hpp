@@ -21,14 +21,14 @@ struct Rollout {
   // Generated tokens, up to and including the first end token. With tools: the tokens of all
   // answers, with the results of tools and the header of the next answer between two answers.
   std::vector<std::uint32_t> ids;
-  std::vector<bool> mask;          // true for tokens that are trained
+  std::vector<bool> mask;  // true for tokens that are trained
   std::vector<double> rollout_logprobs;
   std::vector<double> old_logprobs;        // denominator of the ratio
   std::vector<double> ref_logprobs;        // empty: no reference
   std::vector<double> current_logprobs{};  // computed before the update; empty: not needed
-  std::string text;                 // last answer
-  std::vector<std::string> turns;   // all answers
-  std::size_t answer_begin = 0;     // the last answer in `ids`, without its end token
+  std::string text;                        // last answer
+  std::vector<std::string> turns;          // all answers
+  std::size_t answer_begin = 0;            // the last answer in `ids`, without its end token
   std::size_t answer_end = 0;
   std::string record{};                   // JSON object of the prompt, for the rewards
   bool truncated = false;                 // reached a limit of tokens

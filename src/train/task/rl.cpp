@@ -57,7 +57,6 @@ class Rl final : public Task {
     require("parallel.cp", config.parallel.cp, 1);
     require("parallel.pp", config.parallel.pp, 1);
     require("parallel.ep", config.parallel.ep, 1);
-    require("parallel.zero", config.parallel.zero, 2);
     require("parallel.local_steps", config.parallel.local_steps, 1);
     if (config_.uses_tools()) {  // throws if rl.tools or the chat format is unfit
       const AnswerTokens tokens =

@@ -23,6 +23,7 @@
 #include "train/rl/prompts.hpp"
 #include "train/rl/rl_measures.hpp"
 #include "train/rl/rollout.hpp"
+#include "train/rl/whole_model.hpp"
 #include "train/step/microbatches.hpp"
 
 namespace trireme::train {
@@ -43,8 +44,7 @@ class RolloutSource final : public SampleSource {
                                                          context.config.train.precision == "fp64"});
                                    })),
         measures_(config, context.measures) {
-    config_.max_total_tokens =
-        std::min(config_.max_total_tokens, context.config.train.seq_len);
+    config_.max_total_tokens = std::min(config_.max_total_tokens, context.config.train.seq_len);
     if (config_.uses_tools())
       agent_ = comm::all_or_none(context.world,
                                  [&] { return std::make_unique<Agent>(config_, tokens_); });
@@ -137,6 +137,7 @@ class RolloutSource final : public SampleSource {
   void begin_rollout() {
     const Timer timer;
     comm::Communicator& world = context_.world;
+    copy_weights();
     rollouts_ = comm::all_or_none(world, [&] {
       return device::with_torch_errors(
           [&] { return config_.replay.empty() ? generate() : read(config_.replay, 0); });
@@ -153,6 +154,19 @@ class RolloutSource final : public SampleSource {
     failpoint("rl.reward");
     advantages_ = set_advantages(config_, all_rewards(rollouts_), rollouts_);
     publish();
+  }
+
+  /// Returns the model with all weights on this rank.
+  [[nodiscard]] model::Transformer& whole_model() const {
+    return whole_ ? whole_->transformer() : context_.model;
+  }
+
+  /// With ZeRO-3, copies the weights of all ranks into a model on each rank. Collective.
+  void copy_weights() {
+    if (context_.config.parallel.zero < 3) return;
+    if (!whole_)
+      whole_ = std::make_unique<WholeModel>(context_.config, context_.model.registry().device());
+    whole_->copy_weights(context_.model.registry());
   }
 
   void resume_rollout(std::int64_t part) {
@@ -190,9 +204,10 @@ class RolloutSource final : public SampleSource {
       for (std::int64_t i = 0; i < prompts_of_mini_batch(); ++i)
         prompts.push_back(prompts_.at(next_sample_ + first_prompt(mini) + i, limits));
     }
-    return generate_answers({context_.model, tokens_, config_, agent_.get(), context_.config.train.seed,
-                             /*weights_version=*/step_ - 1},
-                            prompts);
+    return generate_answers(
+        {whole_model(), tokens_, config_, agent_.get(), context_.config.train.seed,
+         /*weights_version=*/step_ - 1},
+        prompts);
   }
 
   /// Sets the log-probabilities of the reference and of the current weights, if they are needed.
@@ -209,22 +224,21 @@ class RolloutSource final : public SampleSource {
       for (const Rollout& one : some)
         totals.row_tokens =
             std::max(totals.row_tokens, std::ssize(one.prompt) + std::ssize(one.ids));
+      model::Transformer& model = whole_model();
       parallel::Microbatch batch =
-          to_microbatch(make_policy_batch(plain, some, totals, pad_id()),
-                        context_.model.registry().device(), step_, /*training=*/false);
+          to_microbatch(make_policy_batch(plain, some, totals, pad_id()), model.registry().device(),
+                        step_, /*training=*/false);
       const objective::Head own = objective::first_classes(
-          objective::head_of(context_.model.registry(), context_.model.head_weight(), {}, path),
-          tokens_.size);
+          objective::head_of(model.registry(), model.head_weight(), {}, path), tokens_.size);
       const double temperature = config_.loss.temperature;
       if (config_.recomputes()) {
-        spread(objective::policy_logprobs(batch, context_.model.hidden(batch), own, temperature),
-               some, &Rollout::current_logprobs);
+        spread(objective::policy_logprobs(batch, model.hidden(batch), own, temperature), some,
+               &Rollout::current_logprobs);
       }
       if (!config_.has_reference()) continue;
       batch.adapters = false;
       FrozenModel* const frozen = context_.frozen;
-      const at::Tensor hidden =
-          frozen != nullptr ? frozen->hidden(batch) : context_.model.hidden(batch);
+      const at::Tensor hidden = frozen != nullptr ? frozen->hidden(batch) : model.hidden(batch);
       const objective::Head reference =
           frozen != nullptr ? objective::first_classes(frozen->head(path), tokens_.size) : own;
       spread(objective::policy_logprobs(batch, hidden, reference, temperature), some,
@@ -325,6 +339,7 @@ class RolloutSource final : public SampleSource {
   RewardTerms rewards_;
   std::unique_ptr<Agent> agent_;  // null: answers call no tools
   RlMeasures measures_;
+  std::unique_ptr<WholeModel> whole_;  // null: each rank has all weights
   std::int64_t next_sample_ = 0;
   std::int64_t step_ = 0;          // number of the last update that next() returned, from 1
   std::vector<Rollout> rollouts_;  // answers of this rank, mini-batch by mini-batch

@@ -65,7 +65,8 @@ class AgentTest : public ::testing::Test {
   std::filesystem::path table_ = std::filesystem::temp_directory_path() /
                                  ("agent_test_" + std::to_string(::getpid()) + ".json");
   RlConfig config_;
-  AnswerTokens tokens_{text::samples::small_tokenizer(), 0, {}, text::shared_chat_template("qwen3")};
+  AnswerTokens tokens_{
+      text::samples::small_tokenizer(), 0, {}, text::shared_chat_template("qwen3")};
 };
 
 std::string call(const std::string& json) {

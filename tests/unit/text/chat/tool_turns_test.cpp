@@ -117,15 +117,19 @@ TEST(ToolTurns, RefuseTemplatesThatCannotAppend) {
                "does not write the results");
   EXPECT_NE(reason_of_jinja("{{ messages | length }}" + body + header), "none");
   EXPECT_PRED2(has, reason_of_jinja(body + "{{ messages | length }}" + header), "cannot be used");
-  EXPECT_PRED2(has, reason_of_jinja(body + "{% if add_generation_prompt %}{{ messages | length }}"
-                                           "<|im_start|>assistant\n{% endif %}"),
+  EXPECT_PRED2(has,
+               reason_of_jinja(body + "{% if add_generation_prompt %}{{ messages | length }}"
+                                      "<|im_start|>assistant\n{% endif %}"),
                "cannot be used");
   const std::string marked =
       "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}"
       "{% generation %}{{ m.content }}<|im_end|>{% endgeneration %}{% else %}{{ m.content }}"
       "<|im_end|>{% endif %}\n{% endfor %}";
-  EXPECT_PRED2(has, reason_of_jinja(marked + "{% if add_generation_prompt and messages | length > 5 %}"
-                                             "!{% endif %}" + header),
+  EXPECT_PRED2(has,
+               reason_of_jinja(marked +
+                               "{% if add_generation_prompt and messages | length > 5 %}"
+                               "!{% endif %}" +
+                               header),
                "depends on earlier turns");
 }
 
