@@ -119,7 +119,7 @@ def loss_of(net, reference, lines, keys, expected, is_first):
         divisor = {"sequence": len(lines) * mask.sum(), "token": tokens, "constant": len(lines) * NEW}[keys["rl.divide"]]
         total = total + u * (each * mask).sum() / divisor
         expected.append({"reward": None, "advantage": a.item(), "old_logprobs": (old * mask if keys["rl.old"] == "recompute" else old).tolist(),
-                         "ref_logprobs": (ref * mask).tolist() if keys["rl.kl"] != "off" else [], "current": current.tolist()})
+                         "ref_logprobs": (ref * mask).tolist() if keys["rl.kl"] != "off" else [], "current": (current * mask).tolist()})
     for one, reward in zip(expected, rewards):
         one["reward"] = reward.item()
     return total

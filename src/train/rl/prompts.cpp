@@ -13,13 +13,12 @@ RlPromptReader::RlPromptReader(const data::SampleStream& stream) : stream_(strea
 
 void check_length(const data::RlPrompts::Prompt& prompt, const data::TokenSet& set,
                   const RlPromptReader::Limits& limits) {
-  if (std::ssize(prompt.ids) + limits.max_new_tokens > limits.seq_len) {
+  if (std::ssize(prompt.ids) + limits.max_new_tokens > limits.max_tokens) {
     fail(ErrorKind::data,
          "Prompt {} of {} has {} tokens. With rl.max_new_tokens = {} it needs {} tokens, but "
-         "train.seq_len is {}. Raise train.seq_len, lower rl.max_new_tokens, or pack shorter "
-         "prompts.",
+         "{} is {}. Raise {}, lower rl.max_new_tokens, or pack shorter prompts.",
          prompt.document, set.directory().string(), prompt.ids.size(), limits.max_new_tokens,
-         std::ssize(prompt.ids) + limits.max_new_tokens, limits.seq_len);
+         std::ssize(prompt.ids) + limits.max_new_tokens, limits.key, limits.max_tokens, limits.key);
   }
 }
 

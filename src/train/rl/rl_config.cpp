@@ -86,6 +86,13 @@ void check(const RlConfig& config, Problems& problems) {
     problems.add("rl.max_gap", config.max_gap, "must be 0 or more");
   if (!(config.reward_timeout_s > 0))
     problems.add("rl.reward_timeout_s", config.reward_timeout_s, "must be greater than 0");
+  if (!config.tools.empty() && !config.tool_command.empty())
+    problems.add("rl.tool_command", config.tool_command,
+                 "must be empty if rl.tools is set. Use one of the two keys");
+  if (config.max_turns < 1 || config.max_turns > 1000)
+    problems.add("rl.max_turns", config.max_turns, "must be from 1 to 1000");
+  if (config.max_total_tokens < 2)
+    problems.add("rl.max_total_tokens", config.max_total_tokens, "must be 2 or more");
   if (config.keep_rollouts < 0)
     problems.add("rl.keep_rollouts", config.keep_rollouts, "must be 0 or more");
   check_rewards(config, problems);

@@ -86,6 +86,10 @@ struct RlConfig {
   std::string reward_command;
   double reward_timeout_s = 60;
   double pass_reward = 0;
+  std::string tools;
+  std::string tool_command;
+  std::int64_t max_turns = 3;
+  std::int64_t max_total_tokens = 2500;
   std::string replay;
   std::int64_t keep_rollouts = 0;
 
@@ -111,6 +115,11 @@ struct RlConfig {
 
   /// Returns true if a frozen reference model is needed.
   [[nodiscard]] bool has_reference() const { return loss.kl != "off" && loss.beta > 0; }
+
+  /// Returns true if the answers may call tools.
+  [[nodiscard]] bool uses_tools() const {
+    return replay.empty() && !(tools.empty() && tool_command.empty());
+  }
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
@@ -152,7 +161,18 @@ struct RlConfig {
           "run or checkpoint of trireme reward for the reward term model");
     visit("reward_command", self.reward_command, "program of the reward term command");
     visit("reward_timeout_s", self.reward_timeout_s,
-          "maximum time for an answer of rl.reward_command");
+          "maximum time for an answer of rl.reward_command or rl.tool_command");
+    visit("tools", self.tools,
+          "JSON file with the tools that answers may call; empty: no tools, or rl.tool_command");
+    visit("tool_command", self.tool_command,
+          "program that answers the calls of tools, one JSON line for each call");
+    visit(
+        "max_turns", self.max_turns,
+        "maximum number of answers of a conversation with tools; all but the last may call tools");
+    visit(
+        "max_total_tokens", self.max_total_tokens,
+        "maximum number of tokens of a conversation with tools, with its prompt; train.seq_len is "
+        "a limit too");
     visit("pass_reward", self.pass_reward,
           "validation: an answer with a larger reward passes (valid_pass_at_k)");
     visit("replay", self.replay,

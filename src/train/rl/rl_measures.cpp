@@ -31,7 +31,7 @@ void RlMeasures::record(comm::Communicator& world, std::span<const Rollout> roll
   std::map<std::string, double> terms;
   for (const Rollout& one : rollouts) {
     reward += one.reward;
-    tokens += static_cast<double>(one.ids.size());
+    tokens += static_cast<double>(one.num_trained());
     truncated += one.truncated ? 1 : 0;
     for (const auto& [name, value] : one.rewards) terms[name] += value;
   }

@@ -19,8 +19,10 @@ struct Rollout {
   std::int64_t prompt_index = 0;  // global index of the prompt
   std::int64_t sample = 0;        // index in the group
   std::vector<std::uint32_t> prompt;
-  std::vector<std::uint32_t> ids;  // up to and including the first end token
-  std::vector<bool> mask;          // true for tokens that are trained
+  // Generated tokens, up to and including the first end token. With tools: the tokens of all
+  // answers, with the results of tools and the header of the next answer between two answers.
+  std::vector<std::uint32_t> ids;
+  std::vector<bool> mask;  // true for tokens that are trained
   std::vector<double> rollout_logprobs;
   std::vector<double> old_logprobs;        // denominator of the ratio
   std::vector<double> ref_logprobs;        // empty: no reference
@@ -28,15 +30,24 @@ struct Rollout {
   std::vector<double> values{};            // critic values; empty: there is no critic
   std::vector<double> advantages{};        // per token; empty: all tokens have `advantage`
   std::vector<double> returns{};           // targets of the critic, per token
-  std::string text;
+  std::string text;                        // last answer
+  std::vector<std::string> turns;          // all answers
+  std::size_t answer_begin = 0;            // the last answer in `ids`, without its end token
+  std::size_t answer_end = 0;
   std::string record{};                   // JSON object of the prompt, for the rewards
-  bool truncated = false;                 // no end token
+  bool truncated = false;                 // reached a limit of tokens
+  bool unfinished = false;                // the last answer calls a tool that gave no result
   std::map<std::string, double> rewards;  // before weighting, by term
   double reward = 0;                      // weighted sum, with the KL penalty if rl.kl = reward
   double advantage = 0;                   // with `advantages`: their mean over the trained tokens
   std::int64_t weights_version = 0;  // completed steps of the weights that generated the answer
 
   [[nodiscard]] std::int64_t num_trained() const;
+
+  /// Returns the ids of the last answer without its end token.
+  [[nodiscard]] std::span<const std::uint32_t> last_answer() const {
+    return std::span(ids).subspan(answer_begin, answer_end - answer_begin);
+  }
 };
 
 /// Returns one line of RUN/rollouts/step-NNNNNNNNN.jsonl, with its line end.

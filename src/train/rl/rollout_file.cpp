@@ -45,6 +45,15 @@ std::vector<double> read_numbers(const Json& line, const char* key, std::size_t 
   return numbers;
 }
 
+std::vector<std::string> read_texts(const Json& line, const char* key, const std::string& where) {
+  std::vector<std::string> texts;
+  for (const Json& text : line[key]) {
+    if (!text.is_string()) fail(ErrorKind::data, "{}: {} is not a list of texts.", where, key);
+    texts.push_back(text.get<std::string>());
+  }
+  return texts;
+}
+
 /// Reads the values that this run computed before it published the answer.
 void read_computed(const Json& line, const std::string& where, Rollout& rollout) {
   const auto numbers = [&](const char* key, std::vector<double>& values) {
@@ -75,8 +84,12 @@ Rollout parse_rollout(const Json& line, std::int64_t vocab_size, const std::stri
   rollout.rollout_logprobs = read_numbers(line, "rollout_logprobs", rollout.ids.size(), where);
   rollout.reward = json_get<double>(line, "reward", where);
   if (line.contains("text")) rollout.text = json_get<std::string>(line, "text", where);
-  if (line.contains("finish"))
-    rollout.truncated = json_get<std::string>(line, "finish", where) == "length";
+  if (line.contains("turns")) rollout.turns = read_texts(line, "turns", where);
+  if (line.contains("finish")) {
+    const auto finish = json_get<std::string>(line, "finish", where);
+    rollout.truncated = finish == "length";
+    rollout.unfinished = finish == "turns";
+  }
   if (line.contains("weights_version"))
     rollout.weights_version = json_get<std::int64_t>(line, "weights_version", where);
   return rollout;
@@ -98,8 +111,8 @@ std::string rollout_line(const Rollout& rollout) {
   if (!rollout.current_logprobs.empty()) line["train_logprobs"] = rollout.current_logprobs;
   line["values"] = rollout.values;
   line["text"] = rollout.text;
-  line["turns"] = Json::array({rollout.text});
-  line["finish"] = rollout.truncated ? "length" : "stop";
+  line["turns"] = rollout.turns.empty() ? std::vector{rollout.text} : rollout.turns;
+  line["finish"] = rollout.truncated ? "length" : rollout.unfinished ? "turns" : "stop";
   line["rewards"] = rollout.rewards;
   line["reward"] = rollout.reward;
   line["advantage"] = rollout.advantage;

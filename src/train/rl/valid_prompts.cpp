@@ -28,7 +28,8 @@ std::array<double, 3> validate_prompts(const GenerationSetup& setup,
   if (prompts.empty()) return sums;
   const auto scored = [&](const RlConfig& config) {
     std::vector<Rollout> answers = generate_answers(
-        {setup.model, setup.tokens, config, setup.seed, setup.weights_version}, prompts);
+        {setup.model, setup.tokens, config, setup.agent, setup.seed, setup.weights_version},
+        prompts);
     rewards.score(answers);
     return answers;
   };

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "objective/policy.hpp"
-#include "train/task/critic.hpp"
 #include "train/step/microbatches.hpp"
+#include "train/task/critic.hpp"
 
 namespace trireme::train {
 namespace {
@@ -44,39 +44,42 @@ void AnswerLogprobs::for_batches(std::span<Rollout> rollouts, std::int64_t step,
   }
 }
 
-at::Tensor AnswerLogprobs::own_logprobs(const parallel::Microbatch& batch) const {
+at::Tensor AnswerLogprobs::own_logprobs(model::Transformer& model,
+                                        const parallel::Microbatch& batch) const {
   const ops::Path path = ops::path_of(context_.config.train.fused_ops);
   const objective::Head head = objective::first_classes(
-      objective::head_of(context_.model.registry(), context_.model.head_weight(), {}, path),
-      num_ids_);
-  return objective::policy_logprobs(batch, context_.model.hidden(batch), head,
-                                    config_.loss.temperature);
+      objective::head_of(model.registry(), model.head_weight(), {}, path), num_ids_);
+  return objective::policy_logprobs(batch, model.hidden(batch), head, config_.loss.temperature);
 }
 
-at::Tensor AnswerLogprobs::reference_logprobs(parallel::Microbatch batch) const {
+at::Tensor AnswerLogprobs::reference_logprobs(model::Transformer& model,
+                                              parallel::Microbatch batch) const {
   batch.adapters = false;
   const FrozenModel* const frozen = context_.frozen;
-  if (frozen == nullptr) return own_logprobs(batch);
+  if (frozen == nullptr) return own_logprobs(model, batch);
   const ops::Path path = ops::path_of(context_.config.train.fused_ops);
   return objective::policy_logprobs(batch, frozen->hidden(batch),
                                     objective::first_classes(frozen->head(path), num_ids_),
                                     config_.loss.temperature);
 }
 
-void AnswerLogprobs::add(std::span<Rollout> rollouts, std::int64_t step) const {
+void AnswerLogprobs::add(model::Transformer& model, std::span<Rollout> rollouts,
+                         std::int64_t step) const {
   for (Rollout& one : rollouts) one.old_logprobs = one.rollout_logprobs;
   if (!config_.recomputes() && !config_.has_reference() && context_.critic == nullptr) return;
   for_batches(rollouts, step, [&](const parallel::Microbatch& batch, std::span<Rollout> some) {
-    if (config_.recomputes()) spread(own_logprobs(batch), some, &Rollout::current_logprobs);
-    if (config_.has_reference()) spread(reference_logprobs(batch), some, &Rollout::ref_logprobs);
+    if (config_.recomputes()) spread(own_logprobs(model, batch), some, &Rollout::current_logprobs);
+    if (config_.has_reference())
+      spread(reference_logprobs(model, batch), some, &Rollout::ref_logprobs);
     if (context_.critic != nullptr) spread(context_.critic->values(batch), some, &Rollout::values);
   });
 }
 
-TokenSum AnswerLogprobs::squared_changes(std::span<Rollout> rollouts, std::int64_t step) const {
+TokenSum AnswerLogprobs::squared_changes(model::Transformer& model, std::span<Rollout> rollouts,
+                                         std::int64_t step) const {
   TokenSum total;
   for_batches(rollouts, step, [&](const parallel::Microbatch& batch, std::span<Rollout> some) {
-    const at::Tensor now = own_logprobs(batch);
+    const at::Tensor now = own_logprobs(model, batch);
     const double* next = now.const_data_ptr<double>();
     for (const Rollout& one : some) {
       for (std::size_t i = 0; i < one.ids.size(); ++i) {

@@ -20,17 +20,20 @@ class AnswerLogprobs {
       : config_(config), context_(context), num_ids_(num_ids) {}
 
   /// Sets the log-probabilities of the current weights and of the reference, and the values of the
-  /// critic, if they are needed. `step` is the step of the next update.
-  void add(std::span<Rollout> rollouts, std::int64_t step) const;
+  /// critic, if they are needed. `model` is the whole model, and `step` the step of the next update.
+  void add(model::Transformer& model, std::span<Rollout> rollouts, std::int64_t step) const;
 
   /// Returns the sum of 0.5 (logp - old_logp)^2 over the trained tokens.
-  [[nodiscard]] TokenSum squared_changes(std::span<Rollout> rollouts, std::int64_t step) const;
+  [[nodiscard]] TokenSum squared_changes(model::Transformer& model, std::span<Rollout> rollouts,
+                                         std::int64_t step) const;
 
  private:
   template <class Use>
   void for_batches(std::span<Rollout> rollouts, std::int64_t step, const Use& use) const;
-  [[nodiscard]] at::Tensor own_logprobs(const parallel::Microbatch& batch) const;
-  [[nodiscard]] at::Tensor reference_logprobs(parallel::Microbatch batch) const;
+  [[nodiscard]] at::Tensor own_logprobs(model::Transformer& model,
+                                        const parallel::Microbatch& batch) const;
+  [[nodiscard]] at::Tensor reference_logprobs(model::Transformer& model,
+                                              parallel::Microbatch batch) const;
 
   const RlConfig& config_;
   const SourceContext& context_;

@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <limits>
 #include <string_view>
 
 #include "core/error.hpp"
 #include "objective/policy.hpp"
+#include "train/rl/agent.hpp"
 #include "train/rl/answer_tokens.hpp"
 #include "train/rl/rl_config.hpp"
 #include "train/task/rl_source.hpp"
@@ -27,6 +29,7 @@ class Rl final : public Task {
     config_.replay = absolute_path_or_empty(config_.replay);
     config_.reward_model = absolute_path_or_empty(config_.reward_model);
     config_.ppo.critic_init = absolute_path_or_empty(config_.ppo.critic_init);
+    config_.tools = absolute_path_or_empty(config_.tools);
   }
 
   void check(Problems& problems) const override { train::check(config_, problems); }
@@ -72,7 +75,7 @@ class Rl final : public Task {
   }
 
   void check_files(const RunConfig& config,
-                   std::span<const data::SampleSet* const> /*sets*/) const override {
+                   std::span<const data::SampleSet* const> sets) const override {
     const auto require = [](const char* key, std::int64_t value, std::int64_t most) {
       if (value <= most) return;
       fail(ErrorKind::usage,
@@ -84,8 +87,13 @@ class Rl final : public Task {
     require("parallel.cp", config.parallel.cp, 1);
     require("parallel.pp", config.parallel.pp, 1);
     require("parallel.ep", config.parallel.ep, 1);
-    require("parallel.zero", config.parallel.zero, 2);
     require("parallel.local_steps", config.parallel.local_steps, 1);
+    if (config_.has_critic() && config.parallel.zero > 2) {
+      fail(ErrorKind::usage,
+           "parallel.zero is {}. It must be at most 2 with rl.objective = ppo, because each rank "
+           "computes with the whole critic.",
+           config.parallel.zero);
+    }
     if (config_.has_critic() && config.train.precision == "fp16") {
       fail(
           ErrorKind::usage,
@@ -97,6 +105,11 @@ class Rl final : public Task {
            "train.eval_every is {}. It must be 0 with rl.replay, because a replay computes no "
            "rewards.",
            config.train.eval_every);
+    }
+    if (config_.uses_tools()) {  // throws if rl.tools or the chat format is unfit
+      const AnswerTokens tokens =
+          answer_tokens(sets.front()->set(), std::numeric_limits<std::int64_t>::max());
+      static_cast<void>(Agent(config_, tokens));
     }
     const std::int64_t prompts = config_.prompts_of_step(config.train.global_batch);
     if (config.train.global_batch % prompts != 0) {

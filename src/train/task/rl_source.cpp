@@ -20,15 +20,16 @@
 #include "core/timer.hpp"
 #include "device/torch_errors.hpp"
 #include "optim/schedule.hpp"
-#include "train/task/answer_logprobs.hpp"
 #include "train/rl/answers.hpp"
-#include "train/task/critic.hpp"
 #include "train/rl/prompts.hpp"
 #include "train/rl/rl_measures.hpp"
 #include "train/rl/rollout.hpp"
 #include "train/rl/rollout_progress.hpp"
 #include "train/rl/token_advantages.hpp"
 #include "train/rl/valid_prompts.hpp"
+#include "train/rl/whole_model.hpp"
+#include "train/task/answer_logprobs.hpp"
+#include "train/task/critic.hpp"
 
 namespace trireme::train {
 namespace {
@@ -49,6 +50,10 @@ class RolloutSource final : public SampleSource {
                                    })),
         logprobs_(config_, context_, tokens_.size),
         measures_(config, context.measures) {
+    config_.max_total_tokens = std::min(config_.max_total_tokens, context.config.train.seq_len);
+    if (config_.uses_tools())
+      agent_ = comm::all_or_none(context.world,
+                                 [&] { return std::make_unique<Agent>(config_, tokens_); });
     const std::int64_t prompts = config.prompts_of_step(context.config.train.global_batch);
     const std::int64_t at_once =
         context.config.train.micro_batch * context.mesh.size(parallel::Axis::dp);
@@ -139,14 +144,14 @@ class RolloutSource final : public SampleSource {
   /// Generates one greedy answer and rl.group sampled answers for each prompt of the validation.
   std::optional<GeneratedValidation> validate() override {
     const at::NoGradGuard no_grad;
+    copy_weights();
     std::array<double, 3> sums = comm::all_or_none(context_.world, [&] {
       return device::with_torch_errors([&] {
         const std::vector<RlPrompt> prompts =
             valid_prompts(context_.validation, context_.mesh.rank(parallel::Axis::dp),
-                          context_.mesh.size(parallel::Axis::dp),
-                          {config_.max_new_tokens, context_.config.train.seq_len});
-        return validate_prompts({context_.model, tokens_, config_, context_.config.train.seed,
-                                 /*weights_version=*/step_},
+                          context_.mesh.size(parallel::Axis::dp), limits());
+        return validate_prompts({whole_model(), tokens_, config_, agent_.get(),
+                                 context_.config.train.seed, /*weights_version=*/step_},
                                 prompts, rewards_);
       });
     });
@@ -189,6 +194,7 @@ class RolloutSource final : public SampleSource {
     progress_.begin(step_);
     const Timer timer;
     comm::Communicator& world = context_.world;
+    copy_weights();
     rollouts_ = comm::all_or_none(world, [&] {
       return device::with_torch_errors(
           [&] { return config_.replay.empty() ? generate() : read(config_.replay, 0); });
@@ -197,7 +203,7 @@ class RolloutSource final : public SampleSource {
     failpoint("rl.rollout");
     comm::all_or_none(world, [&] {
       if (config_.replay.empty()) rewards_.score(rollouts_);
-      device::with_torch_errors([&] { logprobs_.add(rollouts_, step_); });
+      device::with_torch_errors([&] { logprobs_.add(whole_model(), rollouts_, step_); });
       set_old_logprobs(config_, rollouts_);
       if (config_.loss.kl == "reward" && config_.has_reference())
         penalize_rewards(config_, rollouts_);
@@ -250,11 +256,24 @@ class RolloutSource final : public SampleSource {
     if (!config_.has_critic() || config_.ppo.early_stop_kl <= 0) return false;
     TokenSum total = comm::all_or_none(context_.world, [&] {
       return device::with_torch_errors(
-          [&] { return logprobs_.squared_changes(mini_batch_of(part), step_); });
+          [&] { return logprobs_.squared_changes(whole_model(), mini_batch_of(part), step_); });
     });
     total.sum = sum_of_ranks(total.sum, "approx_kl");
     total.count = sum_of_ranks(total.count, "approx_kl");
     return total.sum > config_.ppo.early_stop_kl * total.count;
+  }
+
+  /// Returns the model with all weights on this rank.
+  [[nodiscard]] model::Transformer& whole_model() const {
+    return whole_ ? whole_->transformer() : context_.model;
+  }
+
+  /// With ZeRO-3, copies the weights of all ranks into a model on each rank. Collective.
+  void copy_weights() {
+    if (context_.config.parallel.zero < 3) return;
+    if (!whole_)
+      whole_ = std::make_unique<WholeModel>(context_.config, context_.model.registry().device());
+    whole_->copy_weights(context_.model.registry());
   }
 
   void resume_rollout(std::int64_t part) {
@@ -283,16 +302,23 @@ class RolloutSource final : public SampleSource {
     return rollouts;
   }
 
+  [[nodiscard]] RlPromptReader::Limits limits() const {
+    const std::int64_t seq_len = context_.config.train.seq_len;
+    if (agent_ && config_.max_total_tokens < seq_len)
+      return {config_.max_new_tokens, config_.max_total_tokens, "rl.max_total_tokens"};
+    return {config_.max_new_tokens, seq_len};
+  }
+
   [[nodiscard]] std::vector<Rollout> generate() const {
     std::vector<RlPrompt> prompts;
     for (std::int64_t mini = 0; mini < mini_batches(); ++mini) {
       for (std::int64_t i = 0; i < prompts_of_mini_batch(); ++i)
-        prompts.push_back(prompts_.at(next_sample_ + first_prompt(mini) + i,
-                                      {config_.max_new_tokens, context_.config.train.seq_len}));
+        prompts.push_back(prompts_.at(next_sample_ + first_prompt(mini) + i, limits()));
     }
-    return generate_answers({context_.model, tokens_, config_, context_.config.train.seed,
-                             /*weights_version=*/step_ - 1},
-                            prompts);
+    return generate_answers(
+        {whole_model(), tokens_, config_, agent_.get(), context_.config.train.seed,
+         /*weights_version=*/step_ - 1},
+        prompts);
   }
 
   [[nodiscard]] std::vector<double> all_rewards(const std::vector<Rollout>& rollouts) const {
@@ -374,6 +400,8 @@ class RolloutSource final : public SampleSource {
   AnswerTokens tokens_;
   RewardTerms rewards_;
   AnswerLogprobs logprobs_;
+  std::unique_ptr<Agent> agent_;       // null: answers call no tools
+  std::unique_ptr<WholeModel> whole_;  // null: each rank has all weights
   RlMeasures measures_;
   RolloutProgress progress_;
 
