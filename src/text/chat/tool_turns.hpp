@@ -51,7 +51,7 @@ class ToolTurns {
   ChatWriter writer_;
   std::uint32_t end_ = 0;        // end token of an answer
   bool has_thought_ = false;     // the answer that is rendered has a thought
-  std::vector<Header> headers_;  // of an answer after a question, longest first
+  std::vector<Header> headers_;  // headers of an answer after a question, longest first
 };
 
 }  // namespace trireme::text

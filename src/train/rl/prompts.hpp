@@ -21,7 +21,7 @@ class RlPromptReader {
  public:
   struct Limits {
     std::int64_t max_new_tokens = 0;
-    std::int64_t max_tokens = 0;             // of a prompt with its answers
+    std::int64_t max_tokens = 0;             // limits a prompt with its answers
     std::string_view key = "train.seq_len";  // the configuration key of max_tokens
   };
 

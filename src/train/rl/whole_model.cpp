@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include "device/precision.hpp"
 #include "parallel/units/gathered.hpp"
 
 namespace trireme::train {
@@ -13,21 +12,20 @@ parallel::ParamRegistry& without_gradients(parallel::ParamRegistry& registry) {
   return registry;
 }
 
-model::TransformerOptions options_of(const RunConfig& config, const parallel::Mesh& mesh) {
+model::TransformerOptions options_of(const WholeModel::Setup& setup, const parallel::Mesh& mesh) {
   model::TransformerOptions options;
-  options.path = ops::path_of(config.train.fused_ops);
+  options.path = setup.path;
   options.tensor = {mesh.group(parallel::Axis::tp), /*sequence_parallel=*/false};
-  options.lora = config.lora;
+  options.lora = setup.lora;
   return options;
 }
 
 }  // namespace
 
-WholeModel::WholeModel(const RunConfig& config, at::Device device)
+WholeModel::WholeModel(const Setup& setup)
     : mesh_(self_, {}),
-      transformer_(without_gradients(registry_), config.model, options_of(config, mesh_)) {
-  const at::ScalarType dtype = device::precision_dtypes(config.train.precision).compute;
-  registry_.allocate(mesh_, {dtype, dtype}, device);
+      transformer_(without_gradients(registry_), setup.model, options_of(setup, mesh_)) {
+  registry_.allocate(mesh_, {setup.dtype, setup.dtype}, setup.device);
   transformer_.prepare();
 }
 

@@ -3,17 +3,23 @@
 #include "model/transformer.hpp"
 #include "parallel/mesh.hpp"
 #include "parallel/param_registry.hpp"
-#include "train/config/config.hpp"
 
 namespace trireme::train {
 
-/// A copy of the whole model on each rank, for a model whose weights several ranks hold together
-/// (ZeRO-3). The engine and the log-probabilities before an update read this copy. It has the dtype
+/// A copy of the whole model on each rank, for a model that several ranks hold together (ZeRO-3). The engine and the log-probabilities before an update read this copy. It has the dtype
 /// that the run computes with and no gradients.
 class WholeModel {
  public:
+  struct Setup {
+    const model::ModelConfig& model;
+    ops::Path path = ops::Path::fast;
+    model::LoraConfig lora = {};
+    at::ScalarType dtype = at::kFloat;
+    at::Device device = at::kCPU;
+  };
+
   /// Allocates memory but sets no weights.
-  WholeModel(const RunConfig& config, at::Device device);
+  explicit WholeModel(const Setup& setup);
   WholeModel(const WholeModel&) = delete;
   WholeModel& operator=(const WholeModel&) = delete;
 

@@ -18,6 +18,7 @@
 #include "core/log.hpp"
 #include "core/process/failpoints.hpp"
 #include "core/timer.hpp"
+#include "device/precision.hpp"
 #include "device/torch_errors.hpp"
 #include "optim/schedule.hpp"
 #include "train/rl/answers.hpp"
@@ -271,8 +272,13 @@ class RolloutSource final : public SampleSource {
   /// With ZeRO-3, copies the weights of all ranks into a model on each rank. Collective.
   void copy_weights() {
     if (context_.config.parallel.zero < 3) return;
-    if (!whole_)
-      whole_ = std::make_unique<WholeModel>(context_.config, context_.model.registry().device());
+    if (!whole_) {
+      const RunConfig& config = context_.config;
+      whole_ = std::make_unique<WholeModel>(
+          WholeModel::Setup{config.model, ops::path_of(config.train.fused_ops), config.lora,
+                            device::precision_dtypes(config.train.precision).compute,
+                            context_.model.registry().device()});
+    }
     whole_->copy_weights(context_.model.registry());
   }
 
