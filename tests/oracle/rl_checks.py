@@ -10,14 +10,14 @@ from post_training import OPTIM, call, keys_of, load_model, logits_of
 from rl import IDS, NEW, RL, read_run
 
 CRITIC_LR = 3e-3
-ENDS = (0, 2)  # of the tokenizer and of the chat template
+ENDS = (0, 2)  # end tokens: that of the tokenizer and that of the chat template
 PPO = {"rl.objective": "ppo", "ppo.critic_lr": CRITIC_LR, "ppo.gamma": 1, "ppo.lam": 0.95, "ppo.value_clip": 0.2, "ppo.value_weight": 0.5,
        "ppo.early_stop_kl": 0}
 SPO = {"rl.objective": "spo"}
 UPDATES = {"rl.updates": 2, "rl.mini_batch": 3, "train.micro_batch": 1}
 
 
-def compare_validation(comparison, mpiexec):
+def compare_validation(comparison, trireme_data, mpiexec):
     """The mean reward of greedy answers must be that of PyTorch. The share of prompts that pass depends on rl.pass_reward, not on the ranks."""
     with open(os.path.join(comparison.work, "reward.py"), "w", encoding="utf-8") as file:
         file.write("import json, sys\nfor line in sys.stdin:\n    ids = json.loads(line)['ids']\n"
@@ -34,7 +34,7 @@ def compare_validation(comparison, mpiexec):
             found.append(next((line["valid_reward"], line["valid_pass_at_k"], line["valid_loss"]) for line in map(json.loads, file) if "valid_reward" in line))
     net, rewards = load_model(comparison.exported), []
     for number in range(5):
-        sample = json.loads(call([comparison.trireme_data, "inspect", os.path.join(comparison.work, "valid"), "--sample", number, "--json"]))
+        sample = json.loads(call([trireme_data, "inspect", os.path.join(comparison.work, "valid"), "--sample", number, "--json"]))
         ids, answer = list(sample["ids"]), []
         while len(answer) < NEW and (not answer or answer[-1] not in ENDS):
             with torch.no_grad():

@@ -351,7 +351,7 @@ def main():
                 comparison.wrong += 1
                 print(f"{name}: a resumed run has other weights")
         compare_critics(comparison)
-        compare_validation(comparison, args.mpiexec)
+        compare_validation(comparison, args.trireme_data, args.mpiexec)
         compare_refusals(comparison)
         print(f"largest relative difference {comparison.worst:.1e}")
     sys.exit(1 if comparison.wrong else 0)
