@@ -19,17 +19,12 @@ import sys
 import tempfile
 
 import torch
-from torch.nn import functional as F
 
 import model as oracle
 from post_training import BETAS, CLIP, DECAY, EPS, LR, OPTIM, SHAPE, T, call, keys_of, load_model, sentence, write_lines
-from rl import DEFAULTS, GROUP, IDS, NEW, PROMPTS, RL, ROWS, Comparison, correction, k3, kill_and_resume, log_probs, read_run
+from rl import DEFAULTS, IDS, NEW, PROMPTS, RL, ROWS, Comparison, correction, k3, kill_and_resume, log_probs, read_run
+from rl_checks import CRITIC_LR, PPO, SPO, UPDATES, compare_refusals, compare_validation
 
-CRITIC_LR = 3e-3
-PPO = {"rl.objective": "ppo", "ppo.critic_lr": CRITIC_LR, "ppo.gamma": 1, "ppo.lam": 0.95, "ppo.value_clip": 0.2, "ppo.value_weight": 0.5,
-       "ppo.early_stop_kl": 0}
-SPO = {"rl.objective": "spo"}
-UPDATES = {"rl.updates": 2, "rl.mini_batch": 3, "train.micro_batch": 1}
 GENERATED = [
     {**PPO, **UPDATES, "train.steps": 6},
     {**PPO, **UPDATES, "train.steps": 6, "rl.old": "recompute", "ppo.gamma": 0.9, "ppo.lam": 0.7, "ppo.value_clip": 0.01, "rl.divide": "token"},
@@ -264,7 +259,7 @@ class Values(Comparison):
 
 def compare_ranks(comparison, mpiexec):
     """Trains with one and three ranks."""
-    for name, more in (("ppo", {**PPO, **UPDATES, "train.steps": 5, "parallel.zero": 2}), ("spo", {**SPO, "train.steps": 4})):
+    for name, more in (("ppo", {**PPO, "rl.updates": 3, "ppo.early_stop_kl": 0.1, "train.steps": 6, "parallel.zero": 2}), ("spo", {**SPO, "train.steps": 4})):
         runs = []
         for ranks in (1, 3):
             run = os.path.join(comparison.work, f"{name} {ranks} ranks")
@@ -311,10 +306,12 @@ def main():
         write_lines(path("texts.jsonl"), [{"text": sentence(rng, 20, 40)} for _ in range(40)])
         write_lines(path("prompts.jsonl"), [{"conversations": [{"role": "user", "content": sentence(rng, 2, 6)}, {"role": "assistant", "content": "x"}]}
                                             for _ in range(9)])
+        write_lines(path("valid.jsonl"), [{"conversations": [{"role": "user", "content": sentence(rng, 2, 6)}, {"role": "assistant", "content": "x"}]}
+                                          for _ in range(5)])
         write_lines(path("pairs.jsonl"), [{"prompt": sentence(rng, 2, 6), "chosen": sentence(rng, 2, 6), "rejected": sentence(rng, 1, 2)}
                                           for _ in range(8)])
         call([args.trireme_data, "tokenizer", "train", "--input", path("texts.jsonl"), "--vocab-size", IDS, "--output", path("tokenizer")])
-        for kind, name in (("pretrain", "texts"), ("rl", "prompts"), ("dpo", "pairs")):
+        for kind, name in (("pretrain", "texts"), ("rl", "prompts"), ("rl", "valid"), ("dpo", "pairs")):
             call([args.trireme_data, "pack", "--kind", kind, "--tokenizer", path("tokenizer"), "--input", path(f"{name}.jsonl"), "--seq-len", T,
                   "--output", path(name)] + ([] if kind == "pretrain" else ["--template", "minimind-v3"]))
         call([args.trireme, "pretrain", "--data", path("texts"), "--run", path("start"), "--train.steps", 2, "--train.precision", "fp32"] +
@@ -322,6 +319,8 @@ def main():
         call([args.trireme, "export", "--checkpoint", path("start"), "--output", path("exported")])
         call([args.trireme, "reward", "--init", path("start"), "--data", path("pairs"), "--run", path("rewards")] +
              keys_of(OPTIM, {"train.steps": 2, "train.seq_len": T, "train.precision": "fp32"}))
+        call([args.trireme, "pretrain", "--data", path("texts"), "--run", path("other"), "--train.steps", 1, "--train.precision", "fp32"] +
+             keys_of({**SHAPE, "model.vocab_size": ROWS, "model.num_layers": 1}, OPTIM))
         comparison = Values(args.trireme, work, path("start"), path("exported"), path("prompts"))
         for number, keys in enumerate(GENERATED, 1):
             begun = comparison.train(f"generated {number}", keys)
@@ -352,6 +351,8 @@ def main():
                 comparison.wrong += 1
                 print(f"{name}: a resumed run has other weights")
         compare_critics(comparison)
+        compare_validation(comparison, args.trireme_data, args.mpiexec)
+        compare_refusals(comparison)
         print(f"largest relative difference {comparison.worst:.1e}")
     sys.exit(1 if comparison.wrong else 0)
 

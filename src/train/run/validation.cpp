@@ -154,7 +154,7 @@ void report_validation(TrainingRun& run, const MetricsLine& line, double loss,
 /// Reports a validation with generated answers.
 void report_generated(TrainingRun& run, const GeneratedValidation& validation, double seconds) {
   MetricsLine line{MetricsLine::Kind::validation, {}};
-  line.add("eval_step", run.progress.step);
+  line.add("eval_step", run.progress.step).add("valid_loss", validation.loss);
   std::string text;
   for (const auto& [name, value] : validation.metrics) {
     line.add(name, value);
