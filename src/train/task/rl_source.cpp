@@ -13,7 +13,6 @@
 #include "comm/agree.hpp"
 #include "comm/scalars.hpp"
 #include "core/error.hpp"
-#include "core/files/file.hpp"
 #include "core/join.hpp"
 #include "core/log.hpp"
 #include "core/process/failpoints.hpp"
@@ -31,6 +30,7 @@
 #include "train/rl/whole_model.hpp"
 #include "train/task/answer_logprobs.hpp"
 #include "train/task/critic.hpp"
+#include "train/task/rollout_ranks.hpp"
 
 namespace trireme::train {
 namespace {
@@ -106,7 +106,8 @@ class RolloutSource final : public SampleSource {
     }
     measures_.record(context_.world, rollouts_, advantages_, rollout_s_);
     const std::span<const Rollout> used = mini_batch_of(part);
-    const UpdateTotals totals = totals_of(used);
+    const UpdateTotals totals =
+        sum_totals(context_.world, config_, context_.config.train, step_, used);
     UpdateSamples samples;
     samples.batches = make_batches(used, totals);
     if (context_.critic != nullptr) critic_update_ = {samples.batches, totals.targets};
@@ -239,7 +240,8 @@ class RolloutSource final : public SampleSource {
 
   /// Sets the advantages of answers with rewards (and values). Collective.
   void set_all_advantages(std::optional<double> baseline) {
-    advantages_ = set_advantages(config_, all_rewards(rollouts_), baseline, rollouts_);
+    advantages_ =
+        set_advantages(config_, gather_rewards(context_.world, rollouts_), baseline, rollouts_);
     if (!config_.has_critic()) return;
     estimate_advantages(config_, rollouts_);
     const auto mean_of = [&](double center, int power) {
@@ -327,63 +329,15 @@ class RolloutSource final : public SampleSource {
         prompts);
   }
 
-  [[nodiscard]] std::vector<double> all_rewards(const std::vector<Rollout>& rollouts) const {
-    std::vector<double> mine;
-    for (const Rollout& one : rollouts) mine.push_back(one.reward);
-    std::vector<double> all(mine.size() * static_cast<std::size_t>(context_.world.size()));
-    context_.world
-        .all_gather({.input = mine.data(),
-                     .output = all.data(),
-                     .count = mine.size(),
-                     .dtype = DType::f64,
-                     .tag = "rewards"})
-        ->wait();
-    return all;
-  }
-
-  /// Writes RUN/rollouts/step-NNNNNNNNN.jsonl in the order of the prompts. Collective.
-  void publish() const {
-    const auto size = static_cast<std::size_t>(prompts_of_mini_batch() * config_.group);
-    std::string all;
-    for (std::size_t first = 0; first < rollouts_.size(); first += size) {
-      std::string lines;
-      for (const Rollout& one : std::span(rollouts_).subspan(first, size))
-        lines += rollout_line(one);
-      all += joined(comm::gather_texts(context_.world, lines), "");
-    }
-    comm::all_or_none(context_.world, [&] {
-      if (context_.world.rank() != 0) return;
-      const std::filesystem::path directory = context_.run_directory / "rollouts";
-      std::filesystem::create_directories(directory);
-      write_file_atomic(directory / rollout_file_name(step_), all);
-      if (config_.keep_rollouts > 0) remove_old_rollouts(directory, step_, config_.keep_rollouts);
-    });
-    failpoint("rl.published");
-  }
-
   /// Collective.
-  [[nodiscard]] UpdateTotals totals_of(std::span<const Rollout> rollouts) const {
-    const TrainConfig& train = context_.config.train;
-    const std::int64_t prompts = config_.prompts_of_step(train.global_batch);
-    UpdateTotals totals{.answers = prompts * config_.group, .batches = prompts / train.micro_batch};
-    for (const Rollout& one : rollouts) {
-      const bool is_masked = one.truncated && config_.truncated == "mask";
-      totals.targets += one.num_trained();
-      totals.trained_tokens += is_masked ? 0 : one.num_trained();
-      totals.row_tokens = std::max(totals.row_tokens, std::ssize(one.prompt) + std::ssize(one.ids));
-    }
-    const auto reduce = [&](std::int64_t& value, comm::ReduceOp op, const char* tag) {
-      value = comm::all_reduce_value(context_.world, value, op, tag);
-    };
-    reduce(totals.targets, comm::ReduceOp::sum, "targets");
-    reduce(totals.trained_tokens, comm::ReduceOp::sum, "trained tokens");
-    reduce(totals.row_tokens, comm::ReduceOp::max, "row tokens");
-    if (totals.targets == 0) {
-      fail(ErrorKind::data,
-           "{}: no answer of step {} has a token to train. A mask needs at least one 1.",
-           config_.replay, step_);
-    }
-    return totals;
+  void publish() const {
+    publish_rollouts(context_.world,
+                     {.directory = context_.run_directory / "rollouts",
+                      .step = step_,
+                      .part = static_cast<std::size_t>(prompts_of_mini_batch() * config_.group),
+                      .keep = config_.keep_rollouts},
+                     rollouts_);
+    failpoint("rl.published");
   }
 
   [[nodiscard]] std::vector<data::Batch> make_batches(std::span<const Rollout> rollouts,
