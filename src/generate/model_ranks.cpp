@@ -114,7 +114,7 @@ at::Tensor compute_rows(model::Transformer& model, const StepRows& rows,
   if (model.config().smear) pass.previous = on_device(rows.previous);
   pass.positions = on_device(rows.positions).unsqueeze(0);
   pass.kept = on_device(rows.kept);
-  for (const ops::AttentionMask& mask : model.config().attention_masks())
+  for (const ops::AttentionMask& mask : model.attention_masks())
     pass.plans.push_back(ops::plan_paged(rows.texts, device, mask));
   return model.hidden_cached(pass, cache);
 }

@@ -74,9 +74,11 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& input
   const at::Tensor entered = normed_by(x, input_norm_);
   ops::QkNormRope setup{{}, {}, c.norm_eps, rope(), step.positions};
   if (qk_norms_.query && !c.qk_norm_whole) {
-    const at::Tensor head = x.narrow(-1, 0, 1).expand({x.size(0), c.head_dim});
-    setup.q_weight = weighted::gain_of(registry_, *qk_norms_.query, head);
-    setup.k_weight = weighted::gain_of(registry_, *qk_norms_.key, head);
+    const auto gain = [&](parallel::WeightRef ref) {
+      return c.norm_gain ? registry_.weight(ref) : at::ones({c.head_dim}, x.options());
+    };
+    setup.q_weight = gain(*qk_norms_.query);
+    setup.k_weight = gain(*qk_norms_.key);
   }
   const at::Tensor qkv = linear(entered, qkv_, qkv_adapters_, qkv_bias_);
   if (values_) values_->add_cached(step.tokens, entered, qkv);

@@ -19,8 +19,8 @@ ResidualMix::ResidualMix(parallel::ParamRegistry& registry, const LayerContext& 
     return {registry_.declare(std::move(spec))};
   };
   for (const ResidualTerm& term : residual_terms(context.config, layer)) {
-    Term one{{declare(term.factor_name, term.factor_init), {}, term.sign}};
-    if (term.scale_name != nullptr) one.weights.scale = declare(term.scale_name, term.scale_init);
+    weighted::MixWeights one{declare(term.factor_name, term.factor_init), {}, term.sign};
+    if (term.scale_name != nullptr) one.scale = declare(term.scale_name, term.scale_init);
     terms_.push_back(one);
   }
 }
@@ -34,7 +34,7 @@ at::Tensor ResidualMix::mixed(const at::Tensor& x, std::span<const at::Tensor> s
   TRIREME_ASSERT(sources.size() == terms_.size());
   at::Tensor result = x;
   for (std::size_t i = 0; i < terms_.size(); ++i)
-    result = weighted::mix(result, sources[i], registry_, terms_[i].weights);
+    result = weighted::mix(result, sources[i], registry_, terms_[i]);
   return result;
 }
 

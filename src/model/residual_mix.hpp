@@ -26,12 +26,8 @@ class ResidualMix : public Layer {
   [[nodiscard]] at::Tensor mixed(const at::Tensor& x, std::span<const at::Tensor> sources) const;
 
  private:
-  struct Term {
-    weighted::MixWeights weights;
-  };
-
   parallel::ParamRegistry& registry_;
-  std::vector<Term> terms_;
+  std::vector<weighted::MixWeights> terms_;
 };
 
 /// Keeps one tensor for each hidden state that a later layer reads: the hidden states in a forward

@@ -56,7 +56,8 @@ Transformer::Transformer(parallel::ParamRegistry& registry, const ModelConfig& c
                &statistics_,
                options.experts,
                &fp8_},
-      stages_(stages) {
+      stages_(stages),
+      masks_(config.attention_masks()) {
   for (const StageRange& stage : stages) declare_stage(stage);
 }
 

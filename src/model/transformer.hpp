@@ -105,6 +105,9 @@ class Transformer {
 
   [[nodiscard]] const ModelConfig& config() const { return context_.config; }
 
+  /// Returns the different masks of the layers.
+  [[nodiscard]] const std::vector<ops::AttentionMask>& attention_masks() const { return masks_; }
+
   [[nodiscard]] parallel::ParamRegistry& registry() { return registry_; }
 
   [[nodiscard]] const parallel::ParamRegistry& registry() const { return registry_; }
@@ -160,6 +163,7 @@ class Transformer {
   Fp8Scaling fp8_;
   LayerContext context_;
   ModelStages stages_;
+  std::vector<ops::AttentionMask> masks_;
   parallel::ParamId embedding_ = 0;
   std::optional<parallel::ParamId> norm_;
   parallel::ParamId head_ = 0;  // the embedding if the two are tied

@@ -24,8 +24,8 @@ import torch
 from torch.nn import functional as F
 
 import model as oracle
-from post_training import (BETAS, BOUND, CLIP, DECAY, EPS, LR, OPTIM, SHAPE, T, call, keys_of, load_model, logits_of, sentence,
-                           write_lines)
+from post_training import BETAS, BOUND, CLIP, DECAY, EPS, LR, OPTIM, T, call, keys_of, load_model, logits_of, sentence
+from rl_sets import make_start, pack, write_replay
 
 STEPS, GROUP, PROMPTS, NEW = 3, 3, 6, 12
 IDS, ROWS = 330, 352  # the embedding has more rows than the tokenizer has ids
@@ -317,10 +317,9 @@ def compare_learning(comparison):
 def compare_reward_model(comparison, rng, trireme_data, mpiexec):
     """A reward model prefers answers with words. Its rewards must not depend on the number of ranks, and a policy must raise them."""
     path = lambda name: os.path.join(comparison.work, name)
-    write_lines(path("pairs.jsonl"), [{"prompt": sentence(rng, 2, 6), "chosen": sentence(rng, 2, 6),
-                                       "rejected": "".join(rng.choice("!?#0123456789") for _ in range(12))} for _ in range(32)])
-    call([trireme_data, "pack", "--kind", "dpo", "--tokenizer", path("tokenizer"), "--input", path("pairs.jsonl"), "--seq-len", T,
-          "--template", "minimind-v3", "--output", path("pairs")])
+    pack(trireme_data, comparison.work, "dpo", "pairs",
+         [{"prompt": sentence(rng, 2, 6), "chosen": sentence(rng, 2, 6), "rejected": "".join(rng.choice("!?#0123456789") for _ in range(12))}
+          for _ in range(32)])
     call([comparison.trireme, "reward", "--init", comparison.start, "--data", path("pairs"), "--run", path("reward-model")] +
          keys_of(OPTIM, {"train.steps": 20, "train.seq_len": T, "train.precision": "fp32"}))
     keys = {**RL, "rl.rewards": "model=1,length=0.5", "rl.reward_model": path("reward-model"), "train.micro_batch": 1}
@@ -356,31 +355,11 @@ def main():
         work = args.keep or scratch
         os.makedirs(work, exist_ok=True)
         path = lambda name: os.path.join(work, name)
-        write_lines(path("texts.jsonl"), [{"text": sentence(rng, 20, 40)} for _ in range(40)])
-        write_lines(path("prompts.jsonl"), [{"conversations": [{"role": "user", "content": sentence(rng, 2, 6)}, {"role": "assistant", "content": "x"}]}
-                                            for _ in range(9)])
-        call([args.trireme_data, "tokenizer", "train", "--input", path("texts.jsonl"), "--vocab-size", IDS, "--output", path("tokenizer")])
-        end_with_another_token(path("tokenizer"))
-        for kind, name, more in (("pretrain", "texts", []), ("rl", "prompts", ["--template", "minimind-v3"])):
-            call([args.trireme_data, "pack", "--kind", kind, "--tokenizer", path("tokenizer"), "--input", path(f"{name}.jsonl"), "--seq-len", T,
-                  "--output", path(name)] + more)
-        call([args.trireme, "pretrain", "--data", path("texts"), "--run", path("start"), "--train.steps", 2, "--train.precision", "fp32"] +
-             keys_of({**SHAPE, "model.vocab_size": ROWS}, OPTIM))
+        make_start(args, work, rng, 9, IDS, ROWS, end_with_another_token)
         call([args.trireme, "export", "--checkpoint", path("start"), "--output", path("exported")])
         comparison = Comparison(args.trireme, work, path("start"), path("exported"), path("prompts"))
         files = comparison.run("generated", {"rl.max_gap": 1e-9})
-        os.makedirs(path("replay"), exist_ok=True)
-        raw = []
-        for step, lines in enumerate(files, 1):
-            for number, line in enumerate(lines):
-                line["rollout_logprobs"] = [value + rng.uniform(-0.5, 0.5) for value in line["rollout_logprobs"]]
-                line["reward"] = rng.uniform(-1, 1)
-                line["finish"] = "length" if number % 5 == 0 else "stop"
-                if len(line["mask"]) > 2:
-                    line["mask"][1] = 0
-            raw.append([line["reward"] for line in lines])
-            keep = ("prompt_ids", "completion_ids", "mask", "rollout_logprobs", "reward", "finish")
-            write_lines(os.path.join(path("replay"), f"step-{step:09}.jsonl"), [{key: line[key] for key in keep} for line in lines])
+        raw = [write_replay(path("replay"), step, lines, rng, 1) for step, lines in enumerate(files, 1)]
         for number, keys in enumerate(CASES, 1):
             comparison.run(f"replay {number}", {**keys, "rl.replay": path("replay")}, raw)
         for number, keys in enumerate(UPDATES, 1):

@@ -15,8 +15,9 @@ import statistics
 import sys
 import tempfile
 
-from post_training import OPTIM, SHAPE, T, call, keys_of, sentence, write_lines
+from post_training import OPTIM, T, call, keys_of
 from rl import IDS, ROWS
+from rl_sets import make_start
 
 PROGRAM = """import json, sys
 for line in sys.stdin:
@@ -43,18 +44,9 @@ def main():
         work = args.keep or scratch
         os.makedirs(work, exist_ok=True)
         path = lambda name: os.path.join(work, name)
-        write_lines(path("texts.jsonl"), [{"text": sentence(rng, 20, 40)} for _ in range(40)])
-        write_lines(path("prompts.jsonl"), [{"conversations": [{"role": "user", "content": sentence(rng, 2, 6)}, {"role": "assistant", "content": "x"}]}
-                                            for _ in range(12)])
+        make_start(args, work, rng, 12, IDS, ROWS)
         with open(path("reward.py"), "w", encoding="utf-8") as file:
             file.write(PROGRAM)
-        call([args.trireme_data, "tokenizer", "train", "--input", path("texts.jsonl"), "--vocab-size", IDS, "--output", path("tokenizer")])
-        for kind, name, more in (("pretrain", "texts", []), ("rl", "prompts", ["--template", "minimind-v3"])):
-            call([args.trireme_data, "pack", "--kind", kind, "--tokenizer", path("tokenizer"), "--input", path(f"{name}.jsonl"), "--seq-len", T,
-                  "--output", path(name)] + more)
-        call([args.trireme, "pretrain", "--data", path("texts"), "--run", path("start"), "--train.steps", 2, "--train.precision", "fp32"] +
-             keys_of({**SHAPE, "model.vocab_size": ROWS}, OPTIM))
-
         def train(objective, seed, weight, lr):
             """Returns the mean rewards of the first and the last ten steps, and those of the validations."""
             run = path(f"{objective} {seed} {weight} {lr}")

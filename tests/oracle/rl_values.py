@@ -21,9 +21,10 @@ import tempfile
 import torch
 
 import model as oracle
-from post_training import BETAS, CLIP, DECAY, EPS, LR, OPTIM, SHAPE, T, call, keys_of, load_model, sentence, write_lines
+from post_training import BETAS, CLIP, DECAY, EPS, LR, OPTIM, SHAPE, T, call, keys_of, load_model, sentence
 from rl import DEFAULTS, IDS, NEW, PROMPTS, RL, ROWS, Comparison, correction, k3, kill_and_resume, log_probs, read_run
 from rl_checks import CRITIC_LR, PPO, SPO, UPDATES, compare_refusals, compare_validation
+from rl_sets import make_start, pack, prompts_of, write_replay
 
 GENERATED = [
     {**PPO, **UPDATES, "train.steps": 6},
@@ -303,19 +304,10 @@ def main():
         work = args.keep or scratch
         os.makedirs(work, exist_ok=True)
         path = lambda name: os.path.join(work, name)
-        write_lines(path("texts.jsonl"), [{"text": sentence(rng, 20, 40)} for _ in range(40)])
-        write_lines(path("prompts.jsonl"), [{"conversations": [{"role": "user", "content": sentence(rng, 2, 6)}, {"role": "assistant", "content": "x"}]}
-                                            for _ in range(9)])
-        write_lines(path("valid.jsonl"), [{"conversations": [{"role": "user", "content": sentence(rng, 2, 6)}, {"role": "assistant", "content": "x"}]}
-                                          for _ in range(5)])
-        write_lines(path("pairs.jsonl"), [{"prompt": sentence(rng, 2, 6), "chosen": sentence(rng, 2, 6), "rejected": sentence(rng, 1, 2)}
-                                          for _ in range(8)])
-        call([args.trireme_data, "tokenizer", "train", "--input", path("texts.jsonl"), "--vocab-size", IDS, "--output", path("tokenizer")])
-        for kind, name in (("pretrain", "texts"), ("rl", "prompts"), ("rl", "valid"), ("dpo", "pairs")):
-            call([args.trireme_data, "pack", "--kind", kind, "--tokenizer", path("tokenizer"), "--input", path(f"{name}.jsonl"), "--seq-len", T,
-                  "--output", path(name)] + ([] if kind == "pretrain" else ["--template", "minimind-v3"]))
-        call([args.trireme, "pretrain", "--data", path("texts"), "--run", path("start"), "--train.steps", 2, "--train.precision", "fp32"] +
-             keys_of({**SHAPE, "model.vocab_size": ROWS}, OPTIM))
+        make_start(args, work, rng, 9, IDS, ROWS)
+        pack(args.trireme_data, work, "rl", "valid", prompts_of(rng, 5))
+        pack(args.trireme_data, work, "dpo", "pairs", [{"prompt": sentence(rng, 2, 6), "chosen": sentence(rng, 2, 6), "rejected": sentence(rng, 1, 2)}
+                                                       for _ in range(8)])
         call([args.trireme, "export", "--checkpoint", path("start"), "--output", path("exported")])
         call([args.trireme, "reward", "--init", path("start"), "--data", path("pairs"), "--run", path("rewards")] +
              keys_of(OPTIM, {"train.steps": 2, "train.seq_len": T, "train.precision": "fp32"}))
@@ -327,20 +319,10 @@ def main():
             if keys.get("ppo.early_stop_kl") and begun in (None, 3, keys["train.steps"]):
                 comparison.wrong += 1
                 print("the rollouts do not end early, or all end after one update")
-        os.makedirs(path("replay"), exist_ok=True)
         raw = []
         for step in range(1, 4):
             with open(os.path.join(work, "run generated 4", "rollouts", f"step-{step:09}.jsonl"), encoding="utf-8") as file:
-                lines = [json.loads(line) for line in file]
-            for number, line in enumerate(lines):
-                line["rollout_logprobs"] = [value + rng.uniform(-0.5, 0.5) for value in line["rollout_logprobs"]]
-                line["reward"] = rng.uniform(-4, 4)
-                line["finish"] = "length" if number % 5 == 0 else "stop"
-                if len(line["mask"]) > 2:
-                    line["mask"][1] = 0
-            raw.append([line["reward"] for line in lines])
-            keep = ("prompt_ids", "completion_ids", "mask", "rollout_logprobs", "reward", "finish")
-            write_lines(os.path.join(path("replay"), f"step-{step:09}.jsonl"), [{key: line[key] for key in keep} for line in lines])
+                raw.append(write_replay(path("replay"), step, [json.loads(line) for line in file], rng, 4))
         for number, keys in enumerate(REPLAYED, 1):
             comparison.train(f"replayed {number}", {**keys, "rl.replay": path("replay")}, raw)
         compare_ranks(comparison, args.mpiexec)

@@ -9,12 +9,12 @@
 #include "optim/optimizer.hpp"
 #include "optim/weight_average.hpp"
 #include "parallel/mesh.hpp"
-#include "train/task/critic.hpp"
 #include "train/start/frozen_start.hpp"
 #include "train/start/run_data.hpp"
 #include "train/start/run_request.hpp"
 #include "train/state/run_state.hpp"
 #include "train/step/step.hpp"
+#include "train/task/critic.hpp"
 
 namespace trireme::train {
 
