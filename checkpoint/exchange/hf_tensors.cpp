@@ -17,12 +17,16 @@ void add_block(const model::ModelConfig& config, std::int64_t layer,
   const auto add = [&](const char* name, std::vector<std::int64_t> shape) {
     tensors.push_back({prefix + name, std::move(shape)});
   };
+  const auto add_norm = [&](const std::string& module) {
+    add((module + ".weight").c_str(), {hidden});
+    if (config.layer_norm()) add((module + ".bias").c_str(), {hidden});
+  };
   const auto add_mlp = [&](const std::string& module, std::int64_t width) {
-    add((module + ".gate_proj.weight").c_str(), {width, hidden});
+    if (config.gated_mlp()) add((module + ".gate_proj.weight").c_str(), {width, hidden});
     add((module + ".up_proj.weight").c_str(), {width, hidden});
     add((module + ".down_proj.weight").c_str(), {hidden, width});
   };
-  if (config.pre_norms) add("input_layernorm.weight", {hidden});
+  if (config.pre_norms) add_norm("input_layernorm");
   add("self_attn.q_proj.weight", {queries, hidden});
   add("self_attn.k_proj.weight", {keys, hidden});
   add("self_attn.v_proj.weight", {keys, hidden});
@@ -30,7 +34,7 @@ void add_block(const model::ModelConfig& config, std::int64_t layer,
   const bool whole = config.qk_norm_whole;
   if (config.qk_norm) add("self_attn.q_norm.weight", {whole ? queries : config.head_dim});
   if (config.qk_norm) add("self_attn.k_norm.weight", {whole ? keys : config.head_dim});
-  if (config.pre_norms) add("post_attention_layernorm.weight", {hidden});
+  if (config.pre_norms) add_norm("post_attention_layernorm");
   const model::MoeConfig& moe = config.moe;
   if (config.qkv_bias) {
     add("self_attn.q_proj.bias", {queries});
@@ -39,13 +43,13 @@ void add_block(const model::ModelConfig& config, std::int64_t layer,
   }
   if (config.attention_output_bias) add("self_attn.o_proj.bias", {hidden});
   if (config.mlp_bias) {
-    add("mlp.gate_proj.bias", {config.intermediate_size});
+    if (config.gated_mlp()) add("mlp.gate_proj.bias", {config.intermediate_size});
     add("mlp.up_proj.bias", {config.intermediate_size});
     add("mlp.down_proj.bias", {hidden});
   }
   if (config.post_norms) {
-    add("attention_output_norm.weight", {hidden});
-    add("mlp_output_norm.weight", {hidden});
+    add_norm("attention_output_norm");
+    add_norm("mlp_output_norm");
   }
   if (!moe.in_layer(layer)) return add_mlp("mlp", config.intermediate_size);
   const std::int64_t width = moe.moe_intermediate_size;
@@ -79,9 +83,12 @@ void add_experts(const model::MoeConfig& moe, const NamedShape& gate_up, const N
 std::vector<NamedShape> model_tensors(const model::ModelConfig& config) {
   std::vector<NamedShape> tensors{
       {"model.embed_tokens.weight", {config.vocab_size, config.hidden_size}}};
+  if (config.learned_positions())
+    tensors.push_back({"model.embed_positions.weight", {config.max_seq_len, config.hidden_size}});
   for (std::int64_t layer = 0; layer < config.num_layers; ++layer)
     add_block(config, layer, tensors);
   tensors.push_back({"model.norm.weight", {config.hidden_size}});
+  if (config.layer_norm()) tensors.push_back({"model.norm.bias", {config.hidden_size}});
   if (!config.tie_embeddings)
     tensors.push_back({"lm_head.weight", {config.vocab_size, config.hidden_size}});
   return tensors;

@@ -41,9 +41,9 @@ weighted::Adapters declare_adapters(parallel::ParamRegistry& registry, const Lor
                                     const std::string& prefix,
                                     std::span<const AdaptedLinear> linears);
 
-/// A transformer block: x + Attention(RMSNorm(x)), then + MLP(RMSNorm(.)), where the MLP is gated,
-/// either one dense MLP or Experts. With GQA, RoPE (rotate-half) and optional QK norm. Both norms are
-/// absent if model.pre_norms is false. Weights in storage order: input norm; q, k, v as one matrix;
+/// A transformer block: x + Attention(Norm(x)), then + MLP(Norm(.)), where the MLP is one dense MLP,
+/// gated or plain, or Experts. With model.parallel_residual, both read x. With GQA, RoPE
+/// (rotate-half) and optional QK norm. Both norms are absent if model.pre_norms is false. Weights in storage order: input norm; q, k, v as one matrix;
 /// o; post norm; gate, up as one matrix; down (or the weights of Experts); q norm, k norm; biases of these matrices; norms of the outputs of
 /// attention and MLP. With LoRA these are frozen, and the adapters follow.
 class Block : public Layer {
@@ -64,8 +64,8 @@ class Block : public Layer {
   void declare_base();
   void declare_biases();
   void declare_post_norms();
-  parallel::WeightRef declare_norm(const char* name, std::int64_t size, bool partial,
-                                   const std::optional<parallel::DimSplit>& split = {});
+  parallel::WeightRef declare_qk_norm(const char* name, std::int64_t size, bool partial,
+                                      const std::optional<parallel::DimSplit>& split = {});
   void declare_lora();
   /// Returns the settings of one call of a matrix: adapters, their dropout, fp8. `first_feature` is
   /// the global index of this rank's first feature of the adapter input.
@@ -89,6 +89,8 @@ class Block : public Layer {
   /// Returns the norm of y, or y itself without a norm.
   [[nodiscard]] at::Tensor with_norm(const at::Tensor& y,
                                      const std::optional<parallel::WeightRef>& norm) const;
+  /// The hidden MLP values, for recomputation and inference.
+  [[nodiscard]] at::Tensor hidden_of(const at::Tensor& gate_up) const;
   /// The MLP of the normed tokens. `sum` is the input of that norm.
   [[nodiscard]] at::Tensor mlp(const parallel::Microbatch& batch, const at::Tensor& sum,
                                const at::Tensor& normed) const;
@@ -113,7 +115,7 @@ class Block : public Layer {
   parallel::WeightRef qkv_;
   parallel::WeightRef output_;
   std::optional<parallel::WeightRef> post_norm_;
-  parallel::WeightRef gate_up_;  // dense MLP only
+  parallel::WeightRef gate_up_;  // dense MLP only; without gate: up
   parallel::WeightRef down_;
   std::unique_ptr<Experts> experts_;  // instead of the dense MLP
   weighted::QkNormWeights qk_norms_;

@@ -3,9 +3,7 @@
 #include "core/error.hpp"
 #include "device/own_pages.hpp"
 #include "model/transformer.hpp"
-#include "ops/gated_activation.hpp"
 #include "ops/linear.hpp"
-#include "ops/rms_norm.hpp"
 
 /// The forward pass for inference: no gradients, rows of many sequences, paged keys and values. With
 /// tensor parallelism, hidden_cached() and logits() are collective, and every rank gets whole
@@ -58,7 +56,7 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& x,
     return with_bias(sum_over_ranks(part), bias);
   };
   const auto normed_by = [&](const at::Tensor& y, const OptionalWeight& ref) {
-    return ref ? ops::rms_norm_forward(y, registry_.weight(*ref), c.norm_eps, path).y : y;
+    return ref ? ops::norm_forward(y, registry_.weight(*ref), context_.norm()).y : y;
   };
   const auto norm = [&](parallel::WeightRef ref) { return registry_.weight(ref); };
   const at::Tensor entered = normed_by(x, input_norm_);
@@ -80,9 +78,11 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& x,
       summed_linear(attended, output_, output_adapters_, output_bias_), attention_output_norm_);
   at::Tensor sum;
   at::Tensor normed;
-  if (post_norm_) {
-    const auto out =
-        ops::add_rms_norm_forward(attention, residual, norm(*post_norm_), c.norm_eps, path);
+  if (c.parallel_residual) {
+    sum = residual + attention;
+    normed = normed_by(residual, post_norm_);
+  } else if (post_norm_) {
+    const auto out = ops::add_norm_forward(attention, residual, norm(*post_norm_), context_.norm());
     sum = out.sum;
     normed = out.y;
   } else {
@@ -92,8 +92,7 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& x,
     const at::Tensor y = sum_over_ranks(experts_->forward_cached(normed));
     return sum + normed_by(y, mlp_output_norm_);
   }
-  const at::Tensor hidden = ops::gated_forward(
-      linear(normed, gate_up_, gate_up_adapters_, gate_up_bias_), activation_, path);
+  const at::Tensor hidden = hidden_of(linear(normed, gate_up_, gate_up_adapters_, gate_up_bias_));
   return sum +
          normed_by(summed_linear(hidden, down_, down_adapters_, down_bias_), mlp_output_norm_);
 }
@@ -125,6 +124,7 @@ at::Tensor Transformer::hidden_cached(const CachedStep& step, const KvCache& cac
     if (elsewhere.defined()) x.masked_fill_(elsewhere.unsqueeze(-1), 0);
     x = scaled(context_.tensor.sum(x));
   }
+  x = with_positions(x, step.positions[0]);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const parallel::UnitUse use(registry_.weights(), block_units_[i]);
     const bool last = i + 1 == blocks_.size();  // no later layer reads the other rows

@@ -6,8 +6,8 @@
 #include "core/error.hpp"
 #include "core/philox.hpp"
 #include "model/rope_scaling.hpp"
+#include "model/stream_norm.hpp"
 #include "ops/embedding.hpp"
-#include "ops/rms_norm.hpp"
 #include "parallel/experts/row_exchange.hpp"
 
 namespace trireme::model {
@@ -74,6 +74,19 @@ parallel::ParamId Transformer::declare_table(parallel::ParamSpec::Table table,
   return registry_.declare(std::move(spec));
 }
 
+/// The table has its own unit, because a tied embedding on two ranks is reduced as a whole unit.
+void Transformer::declare_positions() {
+  const ModelConfig& config = context_.config;
+  registry_.begin_unit("positions");
+  parallel::ParamSpec spec{"model.embed_positions.weight",
+                           {config.max_seq_len, config.hidden_size},
+                           {parallel::InitDistribution::Kind::normal}};
+  spec.table = parallel::ParamSpec::Table::embedding;
+  spec.partial = context_.tensor.sequence_parallel();
+  spec.frozen = context_.lora.on();
+  positions_ = registry_.declare(std::move(spec));
+}
+
 void Transformer::declare_stage(const StageRange& stage) {
   const ModelConfig& config = context_.config;
   const bool in_two =
@@ -83,6 +96,7 @@ void Transformer::declare_stage(const StageRange& stage) {
   if (stage.has_embedding) {
     registry_.begin_unit("embedding");
     embedding_ = declare_table(ParamSpec::Table::embedding, in_two ? first_of_two : none);
+    if (config.learned_positions()) declare_positions();
   }
   for (std::int64_t layer = stage.first_layer; layer < stage.end_layer; ++layer) {
     registry_.begin_unit(formatted("layer {}", layer));
@@ -91,12 +105,7 @@ void Transformer::declare_stage(const StageRange& stage) {
   }
   if (!stage.has_head) return;
   registry_.begin_unit("head");
-  parallel::ParamSpec norm{
-      "model.norm.weight", {config.hidden_size}, {parallel::InitDistribution::Kind::ones, 1.0}};
-  norm.decay = false;
-  norm.partial = context_.tensor.sequence_parallel();
-  norm.frozen = context_.lora.on();
-  norm_ = registry_.declare(std::move(norm));
+  norm_ = declare_stream_norm(registry_, context_, "model.norm");
   if (!config.tie_embeddings) {
     head_ = declare_table(ParamSpec::Table::head, none);
   } else {
@@ -113,7 +122,7 @@ void Transformer::prepare() {
   context_.rope = rope_tables(config, config.rope_theta, scaling, dtype, device);
   if (config.local_rope_theta > 0)
     context_.local_rope = rope_tables(config, config.local_rope_theta, {}, dtype, device);
-  if (!config.no_rope_layers.empty()) {
+  if (!config.no_rope_layers.empty() || config.learned_positions()) {
     const std::vector<double> still(static_cast<std::size_t>(config.head_dim / 2), 0.0);
     context_.no_rope = ops::rope_tables(config.max_seq_len, still, 1.0, dtype, device);
   }
@@ -124,8 +133,10 @@ void Transformer::prepare() {
   };
   for (const parallel::ParamId first : first_weights_) block_units_.push_back(unit_of(first));
   if (stages_.front().has_embedding) embedding_unit_ = unit_of(embedding_);
+  if (stages_.front().has_embedding && config.learned_positions())
+    positions_unit_ = unit_of(positions_);
   if (has_head()) {
-    head_units_ = {unit_of(norm_)};
+    head_units_ = {unit_of(norm_.first)};
     if (unit_of(head_) != head_units_.front()) head_units_.push_back(unit_of(head_));
   }
   for (const auto& [held, table] :
@@ -152,6 +163,7 @@ void Transformer::add_units(const StageUse& use, std::vector<std::size_t>& units
     return;
   }
   if (stage.has_embedding) units.push_back(embedding_unit_);
+  if (stage.has_embedding && context_.config.learned_positions()) units.push_back(positions_unit_);
   units.insert(units.end(), first, end);
   if (stage.has_head) units.insert(units.end(), head_units_.begin(), head_units_.end());
 }
@@ -170,11 +182,22 @@ parallel::UnitWeights::Walk Transformer::begin_forward(std::size_t stage) const 
 }
 
 at::Tensor Transformer::embed(const parallel::Microbatch& batch) const {
-  const parallel::UnitUse use(registry_.weights(), embedding_unit_);
-  const auto [rows, elsewhere] = table_rows(batch.tokens);
-  at::Tensor x = at::embedding(registry_.weight(embedding_), rows);
-  if (elsewhere.defined()) x.masked_fill_(elsewhere.unsqueeze(-1), 0);
-  return residual_dropout(context_, batch, scaled(context_.tensor.sum(x)), -1, kEmbeddingOutput);
+  at::Tensor x;
+  {
+    const parallel::UnitUse use(registry_.weights(), embedding_unit_);
+    const auto [rows, elsewhere] = table_rows(batch.tokens);
+    x = at::embedding(registry_.weight(embedding_), rows);
+    if (elsewhere.defined()) x.masked_fill_(elsewhere.unsqueeze(-1), 0);
+    x = scaled(context_.tensor.sum(x));
+  }
+  x = with_positions(x, context_.tensor.own_tokens(batch.positions));
+  return residual_dropout(context_, batch, x, -1, kEmbeddingOutput);
+}
+
+at::Tensor Transformer::with_positions(const at::Tensor& x, const at::Tensor& positions) const {
+  if (!context_.config.learned_positions()) return x;
+  const parallel::UnitUse use(registry_.weights(), positions_unit_);
+  return x + at::embedding(registry_.weight(positions_), positions);
 }
 
 at::Tensor Transformer::scaled(const at::Tensor& x) const {
@@ -192,20 +215,27 @@ std::pair<at::Tensor, at::Tensor> Transformer::table_rows(const at::Tensor& toke
 
 void Transformer::embed_backward(const parallel::Microbatch& batch, const at::Tensor& grad) {
   const at::NoGradGuard no_grad;
-  at::Tensor through = context_.tensor.whole(scaled(residual_dropout(
-      context_, batch, grad, -1, kEmbeddingOutput)));  // the mask is its own derivative
+  const at::Tensor own = residual_dropout(context_, batch, grad, -1,
+                                          kEmbeddingOutput);  // the mask is its own derivative
+  if (context_.config.learned_positions())
+    add_row_gradients(positions_, context_.tensor.own_tokens(batch.positions), own);
+  at::Tensor through = context_.tensor.whole(scaled(own));
   const auto [rows, elsewhere] = table_rows(batch.tokens);
   if (elsewhere.defined()) through = through.masked_fill(elsewhere.unsqueeze(-1), 0);
-  registry_.run_or_defer([this, index = rows.flatten(), through] {
-    const at::Tensor table = registry_.master_grad(embedding_);
-    ops::add_embedding_gradient(table, index, through.reshape({-1, table.size(1)}), context_.path);
-    registry_.gradient_added({embedding_});
+  add_row_gradients(embedding_, rows, through);
+}
+
+void Transformer::add_row_gradients(parallel::ParamId id, const at::Tensor& rows,
+                                    const at::Tensor& grads) {
+  registry_.run_or_defer([this, id, index = rows.flatten(), grads] {
+    const at::Tensor table = registry_.master_grad(id);
+    ops::add_embedding_gradient(table, index, grads.reshape({-1, table.size(1)}), context_.path);
+    registry_.gradient_added({id});
   });
 }
 
 at::Tensor Transformer::final_norm(const at::Tensor& x) const {
-  return ops::rms_norm_forward(x, registry_.weight(norm_), context_.config.norm_eps, context_.path)
-      .y;
+  return ops::norm_forward(x, registry_.weight(norm_), context_.norm()).y;
 }
 
 at::Tensor Transformer::forward(std::size_t stage, const parallel::Microbatch& given,
@@ -225,8 +255,7 @@ at::Tensor Transformer::forward(std::size_t stage, const parallel::Microbatch& g
   if (!stages_[stage].has_head) return x;
   for (const std::size_t unit : head_units_)
     registry_.weights().use(unit);  // until backward_final_norm()
-  auto normed =
-      ops::rms_norm_forward(x, registry_.weight(norm_), context_.config.norm_eps, context_.path);
+  auto normed = ops::norm_forward(x, registry_.weight(norm_), context_.norm());
   saved.last = x;
   saved.rstd = std::move(normed.rstd);
   return context_.tensor.whole(normed.y);
@@ -234,10 +263,10 @@ at::Tensor Transformer::forward(std::size_t stage, const parallel::Microbatch& g
 
 void Transformer::backward_final_norm(StageActivations& saved, const at::Tensor& grad) {
   const at::NoGradGuard no_grad;
-  const auto norm = ops::rms_norm_backward(context_.tensor.sum(grad), saved.last,
-                                           registry_.weight(norm_), saved.rstd, context_.path);
+  const auto norm = ops::norm_backward(context_.tensor.sum(grad), saved.last,
+                                       registry_.weight(norm_), saved.rstd, context_.norm());
   saved.last_grad = norm.x;
-  if (registry_.trained({norm_})) saved.norm_grad = norm.weight.clone();  // a view
+  if (registry_.trained(norm_)) saved.norm_grad = norm.weight.clone();  // a view
   saved.last.reset();
   saved.rstd.reset();
   for (const std::size_t unit : head_units_) registry_.weights().done(unit);
@@ -250,10 +279,9 @@ at::Tensor Transformer::backward(std::size_t stage, const parallel::Microbatch& 
   at::Tensor x_grad = grad;
   if (stages_[stage].has_head) {
     x_grad = saved.last_grad;
-    if (registry_.trained({norm_}))
-      registry_.run_or_defer([this, grad_of_norm = saved.norm_grad] {
-        registry_.add_gradient({norm_}, grad_of_norm);
-      });
+    if (registry_.trained(norm_))
+      registry_.run_or_defer(
+          [this, grad_of_norm = saved.norm_grad] { registry_.add_gradient(norm_, grad_of_norm); });
   }
   auto i = static_cast<std::size_t>(blocks_of(stage).end);
   while (!saved.blocks.empty()) {

@@ -29,10 +29,9 @@ struct StageActivations {
   std::vector<LayerActivations> blocks;
   std::shared_ptr<parallel::RouteMemo> routes;  // only if blocks are recomputed
   at::Tensor last;  // last stage, until backward_final_norm(): input of the final norm [B, T, D]
-  at::Tensor rstd;  // last stage, until backward_final_norm(): 1 / RMS of that norm
+  at::Tensor rstd;  // last stage, until backward_final_norm(): statistics of that norm
   at::Tensor last_grad;  // last stage, after backward_final_norm(): gradient of the norm's input
-  at::Tensor
-      norm_grad;  // last stage, after backward_final_norm(): gradient of the norm's weight [D]
+  at::Tensor norm_grad;  // last stage, after backward_final_norm(): gradient of the norm's weight
 };
 
 struct StageUse {
@@ -122,6 +121,7 @@ class Transformer {
 
  private:
   void declare_stage(const StageRange& stage);
+  void declare_positions();
   parallel::ParamId declare_table(parallel::ParamSpec::Table table,
                                   parallel::ParamSpec::Copies copies);
   /// Starts the walk of one forward pass. Returns the walk that it interrupts.
@@ -132,6 +132,11 @@ class Transformer {
   [[nodiscard]] at::Tensor embed(const parallel::Microbatch& batch) const;
   /// Returns x times model.embedding_scale.
   [[nodiscard]] at::Tensor scaled(const at::Tensor& x) const;
+  /// Returns x plus the learned positions, or x itself without them. `positions`: of this rank's
+  /// tokens.
+  [[nodiscard]] at::Tensor with_positions(const at::Tensor& x, const at::Tensor& positions) const;
+  /// Adds the gradients of rows of a table, which all ranks of tp hold.
+  void add_row_gradients(parallel::ParamId table, const at::Tensor& rows, const at::Tensor& grads);
   void embed_backward(const parallel::Microbatch& batch, const at::Tensor& grad);
   /// Returns the local rows of the embedding that the tokens read, and a mask of tokens with
   /// their row on another rank (undefined if there are none).
@@ -144,11 +149,13 @@ class Transformer {
   LayerContext context_;
   ModelStages stages_;
   parallel::ParamId embedding_ = 0;
-  parallel::ParamId norm_ = 0;
+  parallel::ParamId positions_ = 0;  // model.position = learned only
+  parallel::WeightRef norm_;
   parallel::ParamId head_ = 0;  // the embedding if the two are tied
   std::vector<std::unique_ptr<Block>> blocks_;
   std::vector<parallel::ParamId> first_weights_;  // first parameter of each block
   std::size_t embedding_unit_ = 0;
+  std::size_t positions_unit_ = 0;
   std::vector<std::size_t> block_units_;
   std::vector<std::size_t> head_units_;
   std::optional<std::size_t> replicated_embedding_;

@@ -5,7 +5,6 @@
 
 #include "model/lora/low_rank.hpp"
 #include "model/weight_source.hpp"
-#include "ops/rms_norm.hpp"
 #include "parallel/tensor/token_products.hpp"
 
 namespace trireme::model::weighted {
@@ -193,13 +192,24 @@ struct AddBias : torch::autograd::Function<AddBias> {
   }
 };
 
-struct RmsNorm : torch::autograd::Function<RmsNorm> {
+void keep(AutogradContext* ctx, const ops::NormSetup& setup) {
+  keep(ctx, setup.path);
+  ctx->saved_data["layer"] = setup.kind == ops::NormKind::layer;
+}
+
+/// Returns the setup without eps, which backward does not need.
+ops::NormSetup kept_norm(AutogradContext* ctx) {
+  return {.kind = ctx->saved_data["layer"].toBool() ? ops::NormKind::layer : ops::NormKind::rms,
+          .path = kept_path(ctx)};
+}
+
+struct Norm : torch::autograd::Function<Norm> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Source& source,
-                            double eps, ops::Path path) {
-    auto [y, rstd] = ops::rms_norm_forward(x, source.weight(), eps, path);
-    ctx->save_for_backward({x, rstd});
+                            const ops::NormSetup& setup) {
+    auto [y, statistics] = ops::norm_forward(x, source.weight(), setup);
+    ctx->save_for_backward({x, statistics});
     source.keep(ctx, "weight");
-    keep(ctx, path);
+    keep(ctx, setup);
     return y;
   }
 
@@ -207,29 +217,29 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
     const Source source = Source::kept(ctx, "weight");
     const auto saved = ctx->get_saved_variables();
     const auto out =
-        ops::rms_norm_backward(grads[0], saved[0], source.weight(), saved[1], kept_path(ctx));
+        ops::norm_backward(grads[0], saved[0], source.weight(), saved[1], kept_norm(ctx));
     source.give(out.weight);
-    return {out.x, {}, {}, {}};
+    return {out.x, {}, {}};
   }
 };
 
-struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
+struct AddNorm : torch::autograd::Function<AddNorm> {
   static tensor_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& residual,
-                             const Source& source, double eps, ops::Path path) {
-    auto [sum, y, rstd] = ops::add_rms_norm_forward(x, residual, source.weight(), eps, path);
-    ctx->save_for_backward({sum, rstd});
+                             const Source& source, const ops::NormSetup& setup) {
+    auto [sum, y, statistics] = ops::add_norm_forward(x, residual, source.weight(), setup);
+    ctx->save_for_backward({sum, statistics});
     source.keep(ctx, "weight");
-    keep(ctx, path);
+    keep(ctx, setup);
     return {sum, y};
   }
 
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
     const Source source = Source::kept(ctx, "weight");
     const auto saved = ctx->get_saved_variables();
-    const auto out = ops::add_rms_norm_backward(grads[1], grads[0], saved[0], source.weight(),
-                                                saved[1], kept_path(ctx));
+    const auto out = ops::add_norm_backward(grads[1], grads[0], saved[0], source.weight(), saved[1],
+                                            kept_norm(ctx));
     source.give(out.weight);
-    return {out.x, out.x, {}, {}, {}};
+    return {out.x, out.x, {}, {}};
   }
 };
 
@@ -300,15 +310,15 @@ at::Tensor add_bias(const at::Tensor& y, parallel::ParamRegistry& registry,
   return AddBias::apply(y, Source{&registry, bias});
 }
 
-at::Tensor rms_norm(const at::Tensor& x, parallel::ParamRegistry& registry,
-                    parallel::WeightRef weight, double eps, ops::Path path) {
-  return RmsNorm::apply(x, Source{&registry, weight}, eps, path);
+at::Tensor norm(const at::Tensor& x, parallel::ParamRegistry& registry, parallel::WeightRef weight,
+                const ops::NormSetup& setup) {
+  return Norm::apply(x, Source{&registry, weight}, setup);
 }
 
-SumAndNorm add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
-                        parallel::ParamRegistry& registry, parallel::WeightRef weight, double eps,
-                        ops::Path path) {
-  auto out = AddRmsNorm::apply(x, residual, Source{&registry, weight}, eps, path);
+SumAndNorm add_norm(const at::Tensor& x, const at::Tensor& residual,
+                    parallel::ParamRegistry& registry, parallel::WeightRef weight,
+                    const ops::NormSetup& setup) {
+  auto out = AddNorm::apply(x, residual, Source{&registry, weight}, setup);
   return {out[0], out[1]};
 }
 

@@ -7,6 +7,7 @@
 #include "model/fp8_scaling.hpp"
 #include "model/layer.hpp"
 #include "ops/dropout.hpp"
+#include "ops/norm.hpp"
 #include "ops/path.hpp"
 #include "ops/rope.hpp"
 #include "parallel/param_registry.hpp"
@@ -69,19 +70,19 @@ at::Tensor row_parallel_linear(const parallel::TensorGroup& group, const at::Ten
 at::Tensor add_bias(const at::Tensor& y, parallel::ParamRegistry& registry,
                     parallel::WeightRef bias);
 
-/// Like ops::rms_norm_forward, with a registry weight [D].
-at::Tensor rms_norm(const at::Tensor& x, parallel::ParamRegistry& registry,
-                    parallel::WeightRef weight, double eps, ops::Path path);
+/// Like ops::norm_forward, with a registry weight.
+at::Tensor norm(const at::Tensor& x, parallel::ParamRegistry& registry, parallel::WeightRef weight,
+                const ops::NormSetup& setup);
 
 struct SumAndNorm {
   at::Tensor sum;
   at::Tensor y;
 };
 
-/// Like ops::add_rms_norm_forward, with a registry weight [D].
-SumAndNorm add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
-                        parallel::ParamRegistry& registry, parallel::WeightRef weight, double eps,
-                        ops::Path path);
+/// Like ops::add_norm_forward, with a registry weight.
+SumAndNorm add_norm(const at::Tensor& x, const at::Tensor& residual,
+                    parallel::ParamRegistry& registry, parallel::WeightRef weight,
+                    const ops::NormSetup& setup);
 
 /// The norm weights [D] of queries and keys; empty without QK norm.
 struct QkNormWeights {

@@ -333,6 +333,7 @@ class Formula {
     std::int64_t small = 0;  // elements of all layers in the unit of small parameters
     std::int64_t of_block = 0;
     std::int64_t of_head = 0;
+    std::int64_t of_positions = 0;
     const auto add = [&](std::int64_t& unit, std::int64_t all, std::int64_t shared,
                          std::int64_t units) {
       if (all < persist) {
@@ -343,11 +344,14 @@ class Formula {
     };
     const std::int64_t layers = units_.layers;
     if (sequence) {
-      const std::int64_t vectors = (m.pre_norms ? 2 : 0) + (m.post_norms ? 2 : 0) +
-                                   (m.attention_output_bias ? 1 : 0) +
-                                   (m.mlp_bias ? 1 : 0);  // norms and biases of own tokens
-      add(of_block, m.hidden_size, vectors * m.hidden_size, layers);
-      if (units_.has_head()) add(of_head, m.hidden_size, m.hidden_size, 1);
+      const std::int64_t norms = (m.pre_norms ? 2 : 0) + (m.post_norms ? 2 : 0);
+      const std::int64_t biases = (m.attention_output_bias ? 1 : 0) + (m.mlp_bias ? 1 : 0);
+      add(of_block, m.norm_size(), norms * m.norm_size(), layers);  // each rank has its own tokens
+      add(of_block, m.hidden_size, biases * m.hidden_size, layers);
+      if (units_.has_head()) add(of_head, m.norm_size(), m.norm_size(), 1);
+      const std::int64_t positions = m.max_seq_len * m.hidden_size;
+      if (m.learned_positions() && units_.has_embedding())
+        add(of_positions, positions, positions, 1);
     }
     if (m.qk_norm && !m.qk_norm_whole) add(of_block, m.head_dim, 2 * m.head_dim, layers);
     if (rank_widths(facts_, coords_).shares_keys) {
@@ -370,6 +374,7 @@ class Formula {
     blocks(layers - units_.expert_layers, of_block);
     blocks(units_.expert_layers, of_block + of_experts);
     if (of_head > 0) tp.add("all_reduce", "shared grads", passes(), of_head * main_);
+    if (of_positions > 0) tp.add("all_reduce", "shared grads", passes(), of_positions * main_);
     if (small > 0) tp.add("all_reduce", "shared grads", passes(), small * main_);
   }
 
