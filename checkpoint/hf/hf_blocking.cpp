@@ -15,13 +15,17 @@ using Reset = void (*)(model::ModelConfig& config);
 
 /// Each row sets one option, or options that need each other, to the values of a plain model. The
 /// first rows are options that some family has only together with later ones.
-constexpr std::array<Reset, 23> kResets{{
+constexpr std::array<Reset, 27> kResets{{
     [](model::ModelConfig& c) { c.embedding_scale = 1; },
     [](model::ModelConfig& c) { c.pre_norms = true; },
     [](model::ModelConfig& c) {
       c.post_norms = false;
       c.pre_norms = true;
     },
+    [](model::ModelConfig& c) { c.parallel_residual = false; },
+    [](model::ModelConfig& c) { c.norm = "rms"; },
+    [](model::ModelConfig& c) { c.mlp = "gated"; },
+    [](model::ModelConfig& c) { c.position = "rope"; },
     [](model::ModelConfig& c) { c.attention_softcap = 0; },
     [](model::ModelConfig& c) { c.logit_softcap = 0; },
     [](model::ModelConfig& c) { c.attention_scale_dim = 0; },
