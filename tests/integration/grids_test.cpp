@@ -90,6 +90,24 @@ const OptionsCase kOptions[] = {
        model.post_norms = model.qk_norm_whole = true;
        model.qkv_bias = true;
      }},
+    {"LayerNorm, plain MLP and learned positions",
+     [](model::ModelConfig& model) {
+       model.norm = "layer";
+       model.mlp = "plain";
+       model.position = "learned";
+       model.activation = "gelu_tanh";
+       model.qk_norm = false;  // then a bias of keys without rotation has the gradient 0
+       model.attention_output_bias = model.mlp_bias = true;
+     }},
+    {"parallel residual with exact GELU",
+     [](model::ModelConfig& model) {
+       model.norm = "layer";
+       model.mlp = "plain";
+       model.parallel_residual = true;
+       model.activation = "gelu";
+       model.qk_norm = model.tie_embeddings = false;
+       model.rotary_dim = 2;
+     }},
     {"soft-caps",
      [](model::ModelConfig& model) {
        model.attention_softcap = 0.05;

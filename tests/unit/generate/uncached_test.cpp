@@ -59,6 +59,20 @@ INSTANTIATE_TEST_SUITE_P(
                                        }},
                       SmallOptions{.change =
                                        [](model::ModelConfig& config) {
+                                         config.norm = "layer";
+                                         config.mlp = "plain";
+                                         config.position = "learned";
+                                         config.activation = "gelu_tanh";
+                                         config.mlp_bias = true;
+                                       }},
+                      SmallOptions{.change =
+                                       [](model::ModelConfig& config) {
+                                         config.norm = "layer";
+                                         config.parallel_residual = true;
+                                         config.activation = "gelu";
+                                       }},
+                      SmallOptions{.change =
+                                       [](model::ModelConfig& config) {
                                          config.attention_softcap = 0.5;
                                          config.logit_softcap = 0.1;
                                        }},
