@@ -1,12 +1,21 @@
 #include "checkpoint/exchange/hf_tensors.hpp"
 
 #include "core/error.hpp"
+#include "model/residual_terms.hpp"
 
 namespace trireme::checkpoint {
 namespace {
 
 constexpr const char* kGateUpStack = "mlp.experts.gate_up_proj";
 constexpr const char* kDownStack = "mlp.experts.down_proj";
+
+void add_residual_scalars(const model::ModelConfig& config, std::int64_t layer,
+                          const std::string& prefix, std::vector<NamedShape>& tensors) {
+  for (const model::ResidualTerm& term : model::residual_terms(config, layer)) {
+    tensors.push_back({prefix + term.factor_name, {1}});
+    if (term.scale_name != nullptr) tensors.push_back({prefix + term.scale_name, {1}});
+  }
+}
 
 void add_block(const model::ModelConfig& config, std::int64_t layer,
                std::vector<NamedShape>& tensors) {
@@ -26,15 +35,16 @@ void add_block(const model::ModelConfig& config, std::int64_t layer,
     add((module + ".up_proj.weight").c_str(), {width, hidden});
     add((module + ".down_proj.weight").c_str(), {hidden, width});
   };
-  if (config.pre_norms) add_norm("input_layernorm");
+  const bool gain = config.norm_gain;
+  if (gain && config.pre_norms) add_norm("input_layernorm");
   add("self_attn.q_proj.weight", {queries, hidden});
   add("self_attn.k_proj.weight", {keys, hidden});
   add("self_attn.v_proj.weight", {keys, hidden});
   add("self_attn.o_proj.weight", {hidden, queries});
   const bool whole = config.qk_norm_whole;
-  if (config.qk_norm) add("self_attn.q_norm.weight", {whole ? queries : config.head_dim});
-  if (config.qk_norm) add("self_attn.k_norm.weight", {whole ? keys : config.head_dim});
-  if (config.pre_norms) add_norm("post_attention_layernorm");
+  if (gain && config.qk_norm) add("self_attn.q_norm.weight", {whole ? queries : config.head_dim});
+  if (gain && config.qk_norm) add("self_attn.k_norm.weight", {whole ? keys : config.head_dim});
+  if (gain && config.pre_norms) add_norm("post_attention_layernorm");
   const model::MoeConfig& moe = config.moe;
   if (config.qkv_bias) {
     add("self_attn.q_proj.bias", {queries});
@@ -47,9 +57,14 @@ void add_block(const model::ModelConfig& config, std::int64_t layer,
     add("mlp.up_proj.bias", {config.intermediate_size});
     add("mlp.down_proj.bias", {hidden});
   }
-  if (config.post_norms) {
+  if (gain && config.post_norms) {
     add_norm("attention_output_norm");
     add_norm("mlp_output_norm");
+  }
+  add_residual_scalars(config, layer, prefix, tensors);
+  if (config.has_value_embedding(layer)) {
+    add("self_attn.value_embed.weight", {config.num_kv_heads, config.vocab_size, config.head_dim});
+    add("self_attn.value_gate.weight", {config.num_kv_heads, model::value_gate_inputs(config)});
   }
   if (!moe.in_layer(layer)) return add_mlp("mlp", config.intermediate_size);
   const std::int64_t width = moe.moe_intermediate_size;
@@ -83,12 +98,17 @@ void add_experts(const model::MoeConfig& moe, const NamedShape& gate_up, const N
 std::vector<NamedShape> model_tensors(const model::ModelConfig& config) {
   std::vector<NamedShape> tensors{
       {"model.embed_tokens.weight", {config.vocab_size, config.hidden_size}}};
+  if (config.smear) {
+    tensors.push_back({"model.smear_gate.weight", {model::smear_gate_inputs(config)}});
+    tensors.push_back({"model.smear_scalar", {1}});
+  }
   if (config.learned_positions())
     tensors.push_back({"model.embed_positions.weight", {config.max_seq_len, config.hidden_size}});
   for (std::int64_t layer = 0; layer < config.num_layers; ++layer)
     add_block(config, layer, tensors);
-  tensors.push_back({"model.norm.weight", {config.hidden_size}});
+  if (config.norm_gain) tensors.push_back({"model.norm.weight", {config.hidden_size}});
   if (config.layer_norm()) tensors.push_back({"model.norm.bias", {config.hidden_size}});
+  add_residual_scalars(config, config.num_layers, "model.", tensors);
   if (!config.tie_embeddings)
     tensors.push_back({"lm_head.weight", {config.vocab_size, config.hidden_size}});
   return tensors;

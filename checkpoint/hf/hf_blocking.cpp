@@ -15,7 +15,20 @@ using Reset = void (*)(model::ModelConfig& config);
 
 /// Each row sets one option, or options that need each other, to the values of a plain model. The
 /// first rows are options that some family has only together with later ones.
-constexpr std::array<Reset, 27> kResets{{
+constexpr std::array<Reset, 36> kResets{{
+    [](model::ModelConfig& c) {
+      c.window_pattern.clear();
+      c.short_window = 0;
+      c.local_rope_theta = 0;
+    },
+    [](model::ModelConfig& c) { c.norm_gain = true; },
+    [](model::ModelConfig& c) { c.embed_norm = false; },
+    [](model::ModelConfig& c) { c.qk_scale = 1; },
+    [](model::ModelConfig& c) { c.residual_scalars = false; },
+    [](model::ModelConfig& c) { c.skips = false; },
+    [](model::ModelConfig& c) { c.backout = false; },
+    [](model::ModelConfig& c) { c.smear = false; },
+    [](model::ModelConfig& c) { c.value_embeddings.clear(); },
     [](model::ModelConfig& c) { c.embedding_scale = 1; },
     [](model::ModelConfig& c) { c.pre_norms = true; },
     [](model::ModelConfig& c) {

@@ -210,6 +210,8 @@ std::vector<std::string> hf_differences(const model::ModelConfig& config,
   if (config.learned_positions()) theirs.rope_theta = config.rope_theta;  // has no effect
   theirs.preset = config.preset;
   theirs.dropout = config.dropout;
+  theirs.init = config.init;  // initial values do not change the computation
+  theirs.zero_projections = config.zero_projections;
   model::ModelConfig ours = config;
   ours.rope_scaling = model::rope_scaling_text(scaling);
   std::map<std::string, std::string> wanted;

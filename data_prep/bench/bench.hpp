@@ -5,6 +5,7 @@
 
 #include "core/fields.hpp"
 #include "data/sequences/pack_documents.hpp"
+#include "data_prep/input/input_format.hpp"
 #include "data_prep/tokenizer_path.hpp"
 #include "data_prep/worker_pool.hpp"
 
@@ -27,7 +28,8 @@ struct BenchConfig {
   static void fields(Self& self, Visit&& visit) {
     visit("tokenizer", self.tokenizer, kTokenizerPathHelp,
           {.placeholder = "DIR|FILE", .required = true});
-    visit("input", self.inputs, "jsonl files", {.placeholder = "FILE...", .required = true});
+    visit("input", self.inputs, "files: " + input_format_names(),
+          {.placeholder = "FILE...", .required = true});
     visit("field", self.field, "field that holds the text", {.placeholder = "NAME"});
     visit("special_in_text", self.special_in_text,
           "treat added tokens inside a text as tokens or as plain characters",

@@ -1,11 +1,15 @@
 #include "data_prep/input/input_format.hpp"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
 #include "core/error.hpp"
 
 namespace trireme::data_prep {
+// The other rows, in the files of their names.
+InputFormat parquet_format();
+
 namespace {
 
 /// Returns true if the first character is that of a JSON object.
@@ -24,10 +28,9 @@ void refuse_known_formats(const std::filesystem::path& path, std::string_view he
        {"PK\x03\x04"sv, "zip"sv}}};
   for (const auto& [magic, name] : kOthers) {
     if (head.starts_with(magic)) {
-      fail(
-          ErrorKind::data,
-          "--input {} is {}, must be Parquet, jsonl or a JSON array, plain or as .gz or .zst; unpack it, or compress it again with zstd",
-          path.string(), name);
+      fail(ErrorKind::data,
+           "--input {} is {}, must be {}; unpack it, or compress it again with zstd", path.string(),
+           name, input_format_names());
     }
   }
   if (head.starts_with("ARROW1") || head.starts_with("\xFF\xFF\xFF\xFF")) {
@@ -61,8 +64,8 @@ void refuse_texts_of_other_forms(const std::filesystem::path& path, std::string_
   if ((extension == ".csv" || extension == ".tsv") && !looks_like_json(head)) {
     fail(
         ErrorKind::data,
-        "--input {} is a {} file, must be Parquet, jsonl or a JSON array. Convert it, for example with Python: pandas.read_csv(FILE).to_json(OUT, orient='records', lines=True)",
-        path.string(), extension.substr(1));
+        "--input {} is a {} file, must be {}. Convert it, for example with Python: pandas.read_csv(FILE).to_json(OUT, orient='records', lines=True)",
+        path.string(), extension.substr(1), input_format_names());
   }
 }
 
@@ -78,8 +81,17 @@ std::span<const InputFormat> input_formats() {
   return rows;
 }
 
-bool is_parquet(std::string_view head) {
-  return head.starts_with("PAR1");
+std::string input_format_names() {
+  return "jsonl or a JSON array (plain, .gz or .zst), or Parquet";
+}
+
+const InputFormat* binary_format(std::string_view head) {
+  const auto rows = input_formats();
+  const auto found = std::ranges::find_if(rows, [&](const InputFormat& format) {
+    return format.compression == Compression::none && format.recognises != nullptr &&
+           format.recognises(head);
+  });
+  return found == rows.end() ? nullptr : &*found;
 }
 
 const InputFormat& detect_format(const std::filesystem::path& path, std::string_view head) {

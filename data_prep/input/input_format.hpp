@@ -114,12 +114,11 @@ InputFormat json_lines(Compression compression);
 /// position is like that of a line. JSON lines find this format (InputFormat::by_content).
 const InputFormat& json_array(Compression compression);
 
-/// Returns the row of Parquet files. A record is a row, as a JSON object with one member for each
-/// column; its position is its number, from 0. Without Apache Arrow, measure() refuses the file.
-InputFormat parquet_format();
+/// Returns the format of a file that begins with `head`, if it is neither JSON nor compressed JSON.
+const InputFormat* binary_format(std::string_view head);
 
-/// Returns true if a file that begins with `head` is a Parquet file.
-bool is_parquet(std::string_view head);
+/// Returns the names of all formats for help and messages, as a list without a verb.
+std::string input_format_names();
 
 /// Returns the format of a file that begins with `head`. Throws Error(data) for a file named .gz or
 /// .zst that begins neither like that format nor like a line of JSON, and for known formats that

@@ -81,11 +81,14 @@ void measure_stream(InputFile& file) {
   Decompressor decoder(fd.get(), file.path, file.packed_size, file.format->compression, {});
   std::vector<std::byte> scratch(kMeasureBytes);
   std::size_t count = decoder.read(scratch);
-  if (is_parquet({reinterpret_cast<const char*>(scratch.data()), count}))
+  const InputFormat* const inner =
+      binary_format({reinterpret_cast<const char*>(scratch.data()), count});
+  if (inner != nullptr)
     fail(ErrorKind::data,
-         "--input {} is a Parquet file that was compressed as a whole. Decompress it, for example "
-         "with {}: a Parquet file compresses its own columns",
-         file.path.string(), file.format->compression == Compression::gzip ? "gunzip" : "zstd -d");
+         "--input {} is a file of the format {} that was compressed as a whole. Decompress it, for "
+         "example with {}",
+         file.path.string(), inner->name,
+         file.format->compression == Compression::gzip ? "gunzip" : "zstd -d");
   while (count == scratch.size()) count = decoder.read(scratch);
   file.size = decoder.offset();
   file.points = decoder.points();

@@ -10,7 +10,7 @@
 
 namespace trireme::data_prep {
 
-/// References to the components that all steps of a pack use. All of them outlive it.
+/// References to the components that all steps of a pack use. Each component outlives this object.
 struct PackWork {
   const PackConfig& config;
   const DocumentRules& rules;

@@ -45,8 +45,8 @@ struct PackReport {
 ///
 /// Throws Error(usage) for an invalid setting, a directory with other content or a changed input.
 /// Throws Error(data) for bad inputs (too many invalid records, no documents), Error(resource) for
-/// the disk. Only the failing rank throws the error; if all ranks agreed on it, the other ranks
-/// throw PeerFailed.
+/// errors of the disk. Only the failing rank throws the error. If the ranks have agreed on the
+/// failure, the other ranks throw PeerFailed.
 PackReport pack(const PackConfig& config, comm::Communicator* world);
 
 /// Returns the losses of a finished set: input that is missing or changed in the set. Unread fields

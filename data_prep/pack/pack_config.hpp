@@ -8,6 +8,7 @@
 
 #include "data/sequences/pack_documents.hpp"
 #include "data_prep/documents/document_config.hpp"
+#include "data_prep/input/input_format.hpp"
 #include "data_prep/progress.hpp"
 #include "data_prep/tokenizer_path.hpp"
 #include "data_prep/worker_pool.hpp"
@@ -33,11 +34,9 @@ struct PackConfig {
   static void fields(Self& self, Visit&& visit) {
     visit("tokenizer", self.tokenizer, kTokenizerPathHelp,
           {.placeholder = "DIR|FILE", .required = true});
-    visit(
-        "input", self.inputs,
-        "inputs in order: files, directories, patterns; jsonl or JSON arrays, plain or as .gz or .zst, "
-        "or Parquet",
-        {.placeholder = "FILE...", .required = true});
+    visit("input", self.inputs,
+          "inputs in order: files, directories, patterns; " + input_format_names(),
+          {.placeholder = "FILE...", .required = true});
     visit("output", self.output, "output directory: new, empty, or of the same pack",
           {.placeholder = "DIR", .required = true});
     visit("seq_len", self.seq_len,

@@ -21,7 +21,7 @@ struct PartitionDropped {};
 class MarkerFile {
  public:
   /// Throws Error(resource) if the file cannot be created. With `lock`: throws Error(usage) if
-  /// another process on this machine has locked the file, because it makes the same part.
+  /// another process on this machine has locked the file, because that process makes the same part.
   explicit MarkerFile(std::filesystem::path path, bool lock = false);
   ~MarkerFile();
   MarkerFile(const MarkerFile&) = delete;
@@ -32,8 +32,8 @@ class MarkerFile {
   Fd fd_;
 };
 
-/// The shards in the directory of a pack as rank 0 sees them, because views of a network file
-/// system may differ for a while. Shards are numbers in ascending order, only of the part.
+/// The shards in the directory of a pack as rank 0 sees them. On a network file system, other ranks
+/// may see other files for a while. The lists hold the numbers of shards of the part, ascending.
 struct PackDirectoryState {
   bool is_finished = false;  // the manifest and every shard exist
   std::vector<std::size_t> missing;
@@ -62,8 +62,9 @@ class PackDirectory {
   /// or another tokenizer, is locked, or is not writable.
   std::size_t prepare(const text::Tokenizer* tokenizer, comm::Communicator& world);
 
-  /// Finds the existing shards. The ranks split the reading and remove damaged shards. Call it
-  /// after prepare. Collective over `world`. Throws Error(usage) for shards of another pack.
+  /// Finds the existing shards. The ranks split the reading and remove damaged shards. Call this
+  /// function after prepare. Collective over `world`. Throws Error(usage) for shards of another
+  /// pack.
   [[nodiscard]] PackDirectoryState look(comm::Communicator& world) const;
 
   /// Compares shards with the current inputs, byte by byte. (Fingerprints cover only the size and

@@ -13,8 +13,8 @@
 namespace trireme::data_prep {
 namespace {
 
-/// Must not change: /meta contains a hash over chunk hashes, so another size would be another
-/// format.
+/// This size must not change: /meta contains a hash over chunk hashes, so another size would be
+/// another format.
 constexpr std::uint64_t kChunkBytes = 1 << 20;
 
 /// Appends the documents of a chunk to those of the previous chunks.
@@ -29,8 +29,8 @@ void join(ChunkResult&& chunk, PartitionResult& partition) {
     data::ignored_slot(partition.ignored, name).add(field);
 }
 
-/// Throws Error(usage) if --fields would lose other texts of a record that --ignore-fields does not
-/// name. The label of a KTO record counts as a text.
+/// Throws Error(usage) if a record has a text that neither --fields nor --ignore-fields names,
+/// because the set would not have this text. The label of a KTO record counts as a text.
 void check_unused_texts(const std::vector<InputFile>& files, const Partition& partition,
                         const DocumentRules& rules, const PartitionResult& result) {
   if (rules.fields.empty()) return;

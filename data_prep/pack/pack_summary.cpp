@@ -11,7 +11,7 @@
 namespace trireme::data_prep {
 namespace {
 
-/// Cut conversations or preference pairs are a warning if they are more than one in kManyCut.
+/// If more than one of kManyCut conversations or preference pairs is cut, the report is a warning.
 constexpr std::uint64_t kManyCut = 100;
 
 class Losses {

@@ -67,7 +67,8 @@ std::optional<std::size_t> PartitionQueue::next(int rank) {
   return partition;
 }
 
-/// The state of another rank on rank 0: it asks and is answered until it knows that none is left.
+/// The state that rank 0 keeps of another rank. The other rank asks for partitions until rank 0
+/// answers that none is left.
 struct PartitionScheduler::Peer {
   Ask ask;
   std::uint64_t answer = 0;

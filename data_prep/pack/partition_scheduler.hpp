@@ -60,8 +60,8 @@ class PartitionScheduler {
   PartitionScheduler(const PartitionScheduler&) = delete;
   PartitionScheduler& operator=(const PartitionScheduler&) = delete;
 
-  /// Returns the next partition of this rank; nullopt if none is left or a rank was asked to stop
-  /// (`stop`: this rank was). `tally`: the work on the previous partition.
+  /// Returns the next partition of this rank; nullopt if none is left or a rank must stop.
+  /// `stop`: this rank must stop. `tally`: the work on the previous partition.
   std::optional<std::size_t> next(const PartitionProgress& tally, bool stop);
 
   /// Answers the other ranks. Call it every few milliseconds while this rank works.

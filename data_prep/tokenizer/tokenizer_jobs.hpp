@@ -6,6 +6,7 @@
 #include "comm/communicator.hpp"
 #include "core/fields.hpp"
 #include "data_prep/documents/jsonl_record.hpp"
+#include "data_prep/input/input_format.hpp"
 #include "data_prep/progress.hpp"
 #include "data_prep/tokenizer_path.hpp"
 #include "data_prep/worker_pool.hpp"
@@ -44,7 +45,7 @@ struct TrainTokenizerConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("input", self.inputs, "jsonl or Parquet files",
+    visit("input", self.inputs, "files: " + input_format_names(),
           {.placeholder = "FILE...", .required = true});
     visit("output", self.output, "directory for tokenizer.json and tokenizer_config.json",
           {.placeholder = "DIR", .required = true});
@@ -103,7 +104,8 @@ struct EncodeConfig {
   static void fields(Self& self, Visit&& visit) {
     visit("tokenizer", self.tokenizer, kTokenizerPathHelp,
           {.placeholder = "DIR|FILE", .required = true});
-    visit("input", self.input, "jsonl or Parquet file", {.placeholder = "FILE", .required = true});
+    visit("input", self.input, "file: " + input_format_names(),
+          {.placeholder = "FILE", .required = true});
     visit("output", self.output, "output file with one {\"ids\":[...]} per line, in the same order",
           {.placeholder = "FILE", .required = true});
     visit("field", self.field, "field that holds the text", {.placeholder = "NAME"});

@@ -144,7 +144,9 @@ at::Tensor GenerationEngine::Impl::hidden_of(const std::vector<SequenceRows>& st
     rows.texts.push_back(
         {static_cast<std::int64_t>(rows.tokens.size()), part.rows, text.computed, text.blocks});
     for (std::int64_t index = text.computed; index < text.computed + part.rows; ++index) {
-      rows.tokens.push_back(text.tokens[static_cast<std::size_t>(index)]);
+      const auto at = static_cast<std::size_t>(index);
+      rows.tokens.push_back(text.tokens[at]);
+      rows.previous.push_back(at == 0 ? -1 : static_cast<std::int64_t>(text.tokens[at - 1]));
       rows.positions.push_back(index);
     }
   }

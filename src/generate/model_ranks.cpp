@@ -47,6 +47,7 @@ void add_list(std::vector<std::int64_t>& message, const std::vector<std::int64_t
 std::vector<std::int64_t> message_of(const StepRows& rows) {
   std::vector<std::int64_t> message{kComputeRows};
   add_list(message, rows.tokens);
+  add_list(message, rows.previous);
   add_list(message, rows.positions);
   add_list(message, rows.kept);
   message.push_back(static_cast<std::int64_t>(rows.texts.size()));
@@ -61,6 +62,7 @@ std::vector<std::int64_t> message_of(const StepRows& rows) {
 StepRows rows_of(MessageReader& reader) {
   StepRows rows;
   rows.tokens = reader.list();
+  rows.previous = reader.list();
   rows.positions = reader.list();
   rows.kept = reader.list();
   rows.texts.resize(static_cast<std::size_t>(reader.number()));
@@ -109,11 +111,11 @@ at::Tensor compute_rows(model::Transformer& model, const StepRows& rows,
   };
   model::CachedStep pass;
   pass.tokens = on_device(rows.tokens);
+  if (model.config().smear) pass.previous = on_device(rows.previous);
   pass.positions = on_device(rows.positions).unsqueeze(0);
   pass.kept = on_device(rows.kept);
-  if (const std::int64_t window = model.config().sliding_window; window > 0)
-    pass.window_plan = ops::plan_paged(rows.texts, device, window);
-  pass.plan = ops::plan_paged(rows.texts, device);
+  for (const ops::AttentionMask& mask : model.config().attention_masks())
+    pass.plans.push_back(ops::plan_paged(rows.texts, device, mask));
   return model.hidden_cached(pass, cache);
 }
 

@@ -20,6 +20,7 @@ namespace trireme::generate {
 /// The rows of one step of the engine, in host memory.
 struct StepRows {
   std::vector<std::int64_t> tokens;
+  std::vector<std::int64_t> previous;   // the token before each token, -1: none
   std::vector<std::int64_t> positions;  // one for each token
   std::vector<ops::PagedSequence> texts;
   std::vector<std::int64_t> kept;  // rows to return hidden states of

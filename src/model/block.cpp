@@ -21,7 +21,8 @@ enum DropoutOp : std::uint32_t {
   kAttentionProbability = 16
 };
 
-/// Tensor-parallel splits of the matrices by whole heads, with the key heads of the query heads.
+/// The splits of the matrices over tp, by whole heads. A rank also holds the key heads that its
+/// query heads read.
 struct BlockSplits {
   explicit BlockSplits(const ModelConfig& c)
       : queries{0, parallel::Axis::tp, c.head_dim},
@@ -76,11 +77,15 @@ Block::Block(parallel::ParamRegistry& registry, const LayerContext& context, std
   declare_base();
   declare_biases();
   declare_post_norms();
+  mix_.emplace(registry_, context_, index_, prefix_of(index_));
+  if (context_.config.has_value_embedding(index_))
+    values_.emplace(registry_, context_, prefix_of(index_));
   declare_lora();
 }
 
 parallel::WeightRef Block::declare_qk_norm(const char* name, std::int64_t size, bool partial,
                                            const std::optional<parallel::DimSplit>& split) {
+  if (!context_.config.norm_gain) return weighted::kNoGain;
   parallel::ParamSpec spec{formatted("{}self_attn.{}.weight", prefix_of(index_), name),
                            {size},
                            {parallel::InitDistribution::Kind::ones, 1.0}};
@@ -99,7 +104,7 @@ void Block::declare_base() {
     const LinearShape& shape = shapes.at(static_cast<std::size_t>(which));
     parallel::ParamSpec spec{formatted("{}{}.weight", prefix, shape.module),
                              {shape.rows, shape.columns},
-                             {parallel::InitDistribution::Kind::normal}};
+                             init_of(which)};
     spec.split = split;
     spec.fuse_with_previous = fused;
     spec.frozen = context_.lora.on();
@@ -223,7 +228,7 @@ RecomputeFn Block::recompute_norm(const at::Tensor& x,
   return [this, norm, kept = x.detach()] {
     if (!norm) return context_.tensor.whole(kept);
     return context_.tensor.whole(
-        ops::norm_forward(kept, registry_.weight(*norm), context_.norm()).y);
+        ops::norm_forward(kept, weighted::gain_of(registry_, *norm, kept), context_.norm()).y);
   };
 }
 
@@ -237,7 +242,8 @@ at::Tensor Block::project(const parallel::Microbatch& batch, const at::Tensor& x
   const at::Tensor qkv = weighted::column_parallel_linear(
       context_.tensor, normed, registry_, qkv_, recompute_norm(x, input_norm_),
       use_of(batch, qkv_adapters_, Fp8Linear::qkv));
-  return with_bias(qkv, qkv_bias_);
+  const at::Tensor biased = with_bias(qkv, qkv_bias_);
+  return values_ ? values_->added(batch, normed, biased) : biased;
 }
 
 at::Tensor Block::with_whole_norm(const at::Tensor& qkv) const {
@@ -378,7 +384,9 @@ at::Tensor Block::attention_core(const parallel::Microbatch& batch, const at::Te
   return merged(attend(batch, heads));
 }
 
-at::Tensor Block::forward(const parallel::Microbatch& batch, const at::Tensor& x) const {
+at::Tensor Block::forward(const parallel::Microbatch& batch, const at::Tensor& input,
+                          std::span<const at::Tensor> sources) const {
+  const at::Tensor x = mix_->mixed(input, sources);
   const at::Tensor qkv = project(batch, x);
   if (context_.recompute != parallel::Recompute::selective)
     return finish(batch, x, {attention_core(batch, qkv), {}});

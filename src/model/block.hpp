@@ -8,6 +8,8 @@
 #include "model/kv_cache.hpp"
 #include "model/layer.hpp"
 #include "model/layer_context.hpp"
+#include "model/residual_mix.hpp"
+#include "model/value_embedding.hpp"
 #include "model/weighted.hpp"
 
 namespace trireme::model {
@@ -41,22 +43,28 @@ weighted::Adapters declare_adapters(parallel::ParamRegistry& registry, const Lor
                                     const std::string& prefix,
                                     std::span<const AdaptedLinear> linears);
 
-/// A transformer block: x + Attention(Norm(x)), then + MLP(Norm(.)), where the MLP is one dense MLP,
-/// gated or plain, or Experts. With model.parallel_residual, both read x. With GQA, RoPE
-/// (rotate-half) and optional QK norm. Both norms are absent if model.pre_norms is false. Weights in storage order: input norm; q, k, v as one matrix;
-/// o; post norm; gate, up as one matrix; down (or the weights of Experts); q norm, k norm; biases of these matrices; norms of the outputs of
-/// attention and MLP. With LoRA these are frozen, and the adapters follow.
+/// A transformer block: h = x + Attention(Norm(x)), then h + MLP(Norm(h)). The MLP is one dense MLP,
+/// gated or plain, or Experts. With model.parallel_residual, both read x. Attention has GQA, RoPE
+/// (rotate-half) and an optional QK norm. If model.pre_norms is false, both norms are absent. x is
+/// the input with its residual terms.
+///
+/// Weights in storage order: input norm; q, k, v as one matrix; o; post norm; gate, up as one
+/// matrix; down (or the weights of Experts); q norm, k norm; biases of these matrices; norms of the
+/// outputs of attention and MLP; scalars of residual terms; value embedding and its gate. With LoRA,
+/// these weights are frozen, and the adapters follow.
 class Block : public Layer {
  public:
   /// Declares the weights. `index` is the global layer number.
   Block(parallel::ParamRegistry& registry, const LayerContext& context, std::int64_t index);
 
-  [[nodiscard]] at::Tensor forward(const parallel::Microbatch& batch,
-                                   const at::Tensor& x) const override;
+  [[nodiscard]] at::Tensor forward(const parallel::Microbatch& batch, const at::Tensor& x,
+                                   std::span<const at::Tensor> sources) const override;
 
-  /// Inference: the block's output for x [rows, D]. Attends to `cache` and adds the rows to it.
-  /// Returns the rows listed in `kept`, or all rows if `kept` is undefined.
+  /// Inference: computes the block's output for x [rows, D]. Stores the keys and values of the rows
+  /// in `cache`, then attends to the cache. Returns the rows listed in `kept`, or all rows if
+  /// `kept` is undefined.
   [[nodiscard]] at::Tensor forward_cached(const CachedStep& step, const at::Tensor& x,
+                                          std::span<const at::Tensor> sources,
                                           const ops::PagedCache& cache,
                                           const at::Tensor& kept) const;
 
@@ -89,9 +97,9 @@ class Block : public Layer {
   /// Returns the norm of y, or y itself without a norm.
   [[nodiscard]] at::Tensor with_norm(const at::Tensor& y,
                                      const std::optional<parallel::WeightRef>& norm) const;
-  /// The hidden MLP values, for recomputation and inference.
+  /// Computes the hidden MLP values, for recomputation and inference.
   [[nodiscard]] at::Tensor hidden_of(const at::Tensor& gate_up) const;
-  /// The MLP of the normed tokens. `sum` is the input of that norm.
+  /// Computes the MLP of `normed`, which is the norm of `sum`.
   [[nodiscard]] at::Tensor mlp(const parallel::Microbatch& batch, const at::Tensor& sum,
                                const at::Tensor& normed) const;
   [[nodiscard]] at::Tensor attend(const parallel::Microbatch& batch,
@@ -100,11 +108,16 @@ class Block : public Layer {
   [[nodiscard]] const ops::RopeTables& rope() const;
   [[nodiscard]] at::Tensor plain_attention(const parallel::Microbatch& batch,
                                            const ops::QueryKeyValue& heads) const;
-  /// Recomputes the norm of x, or x without a norm, and gathers it, for selective activation checkpointing.
+  /// Returns a function that recomputes the gathered norm of x (without a norm: the gathered x),
+  /// for selective activation checkpointing.
   [[nodiscard]] RecomputeFn recompute_norm(const at::Tensor& x,
                                            const std::optional<parallel::WeightRef>& norm) const;
-  /// Recomputes the hidden MLP values, for selective activation checkpointing.
+  /// Returns a function that recomputes the hidden MLP values, for selective activation
+  /// checkpointing.
   [[nodiscard]] RecomputeFn recompute_activation(const at::Tensor& gate_up) const;
+
+  /// Returns the initial values of a matrix.
+  [[nodiscard]] parallel::InitDistribution init_of(BlockLinear which) const;
 
   const LayerContext& context_;
   std::int64_t index_;
@@ -125,13 +138,16 @@ class Block : public Layer {
   std::optional<parallel::WeightRef> down_bias_;
   std::optional<parallel::WeightRef> attention_output_norm_;
   std::optional<parallel::WeightRef> mlp_output_norm_;
+  std::optional<ResidualMix> mix_;
+  std::optional<ValueEmbedding> values_;
   weighted::Adapters qkv_adapters_;
   weighted::Adapters output_adapters_;
   weighted::Adapters gate_up_adapters_;
   weighted::Adapters down_adapters_;
 };
 
-/// Dropout on the residual stream; returns x itself if off. `op`: index in the layer.
+/// Applies dropout on the residual stream; returns x itself if dropout is off. `op` is the index of
+/// the dropout in the layer.
 at::Tensor residual_dropout(const LayerContext& context, const parallel::Microbatch& batch,
                             const at::Tensor& x, std::int64_t layer, std::uint32_t op);
 

@@ -1,5 +1,7 @@
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 #include "core/error.hpp"
 #include "device/own_pages.hpp"
 #include "model/transformer.hpp"
@@ -31,9 +33,17 @@ at::Tensor cached_linear(const at::Tensor& x, parallel::ParamRegistry& registry,
 
 }  // namespace
 
-at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& x,
-                                 const ops::PagedCache& cache, const at::Tensor& kept) const {
+const ops::PagedPlan& CachedStep::plan(const ops::AttentionMask& mask) const {
+  const auto found = std::ranges::find(plans, mask, &ops::PagedPlan::mask);
+  TRIREME_ASSERT(found != plans.end());
+  return *found;
+}
+
+at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& input,
+                                 std::span<const at::Tensor> sources, const ops::PagedCache& cache,
+                                 const at::Tensor& kept) const {
   const ModelConfig& c = context_.config;
+  const at::Tensor x = mix_->mixed(input, sources);
   const ops::Path path = context_.path;
   TRIREME_ASSERT(!context_.tensor.sequence_parallel() && context_.context.size() == 1);
   TRIREME_ASSERT(heads_.key_of_query.empty());
@@ -56,22 +66,25 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& x,
     return with_bias(sum_over_ranks(part), bias);
   };
   const auto normed_by = [&](const at::Tensor& y, const OptionalWeight& ref) {
-    return ref ? ops::norm_forward(y, registry_.weight(*ref), context_.norm()).y : y;
+    if (!ref) return y;
+    return ops::norm_forward(y, weighted::gain_of(registry_, *ref, y), context_.norm()).y;
   };
-  const auto norm = [&](parallel::WeightRef ref) { return registry_.weight(ref); };
   const at::Tensor entered = normed_by(x, input_norm_);
   ops::QkNormRope setup{{}, {}, c.norm_eps, rope(), step.positions};
   if (qk_norms_.query && !c.qk_norm_whole) {
-    setup.q_weight = norm(*qk_norms_.query);
-    setup.k_weight = norm(*qk_norms_.key);
+    const at::Tensor head = x.narrow(-1, 0, 1).expand({x.size(0), c.head_dim});
+    setup.q_weight = weighted::gain_of(registry_, *qk_norms_.query, head);
+    setup.k_weight = weighted::gain_of(registry_, *qk_norms_.key, head);
   }
+  const at::Tensor qkv = linear(entered, qkv_, qkv_adapters_, qkv_bias_);
+  if (values_) values_->add_cached(step.tokens, entered, qkv);
   const ops::QueryKeyValue heads = ops::qkv_norm_rope_forward(
-      with_whole_norm(linear(entered, qkv_, qkv_adapters_, qkv_bias_).unsqueeze(0)),
-      heads_.query.count(), heads_.key.count(), setup, path);
-  ops::paged_store(heads.k, heads.v, step.plan, cache, path);
-  const ops::PagedPlan& plan = c.has_window(index_) ? step.window_plan : step.plan;
-  at::Tensor attended = ops::paged_attention(heads.q, plan, cache, c.attention_setup(index_).scale,
-                                             path, c.attention_softcap);
+      with_whole_norm(qkv.unsqueeze(0)), heads_.query.count(), heads_.key.count(), setup, path);
+  const ops::AttentionSetup setting = c.attention_setup(index_);
+  const ops::PagedPlan& plan = step.plan(setting.mask);
+  ops::paged_store(heads.k, heads.v, plan, cache, path);
+  at::Tensor attended =
+      ops::paged_attention(heads.q, plan, cache, setting.scale, path, setting.softcap);
   const at::Tensor residual = kept.defined() ? x.index_select(0, kept) : x;
   if (kept.defined()) attended = attended.index_select(0, kept);
   const at::Tensor attention = normed_by(
@@ -82,7 +95,8 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& x,
     sum = residual + attention;
     normed = normed_by(residual, post_norm_);
   } else if (post_norm_) {
-    const auto out = ops::add_norm_forward(attention, residual, norm(*post_norm_), context_.norm());
+    const auto out = ops::add_norm_forward(
+        attention, residual, weighted::gain_of(registry_, *post_norm_, residual), context_.norm());
     sum = out.sum;
     normed = out.y;
   } else {
@@ -119,18 +133,24 @@ at::Tensor Transformer::hidden_cached(const CachedStep& step, const KvCache& cac
   at::Tensor x;
   {
     const parallel::UnitUse use(registry_.weights(), embedding_unit_);
-    const auto [rows, elsewhere] = table_rows(step.tokens);
-    x = at::embedding(registry_.weight(embedding_), rows);  // [rows, D]
-    if (elsewhere.defined()) x.masked_fill_(elsewhere.unsqueeze(-1), 0);
-    x = scaled(context_.tensor.sum(x));
+    std::vector<at::Tensor> previous;
+    if (embedding_output_->smears()) previous = {looked_up(step.previous)};
+    x = with_positions(looked_up(step.tokens), step.positions[0]);
+    x = embedding_output_->forward({}, x, previous);  // [rows, D]
   }
-  x = with_positions(x, step.positions[0]);
+  ResidualSources sources(context_.config);
+  sources.put(kEmbeddingSource, x);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    const auto layer = static_cast<std::int64_t>(i);
     const parallel::UnitUse use(registry_.weights(), block_units_[i]);
     const bool last = i + 1 == blocks_.size();  // no later layer reads the other rows
-    x = blocks_[i]->forward_cached(step, x, cache.layers[i], last ? step.kept : at::Tensor());
+    x = blocks_[i]->forward_cached(step, x, sources.of(layer), cache.layers[i],
+                                   last ? step.kept : at::Tensor());
+    sources.put(layer, x);
   }
   for (const std::size_t unit : head_units_) registry_.weights().use(unit);  // until the next walk
+  if (!output_mix_->empty())
+    x = output_mix_->mixed(x, sources.of_rows(context_.config.num_layers, x.size(0), step.kept));
   registry_.weights().resume(std::move(around));
   return final_norm(x);
 }

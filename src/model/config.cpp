@@ -5,12 +5,14 @@
 #include <cmath>
 #include <numbers>
 #include <tuple>
+#include <utility>
 
 #include "core/error.hpp"
 #include "core/join.hpp"
 #include "core/problems.hpp"
 #include "model/layer_list.hpp"
 #include "model/option_checks.hpp"
+#include "model/stream_options.hpp"
 #include "ops/activations.hpp"
 
 namespace trireme::model {
@@ -28,8 +30,9 @@ struct Preset {
   bool tie_embeddings = true;
 };
 
-/// The GPT models of Megatron-LM (README of release 0.8) with our block. A gated MLP of width 8/3 h
-/// has as many weights as their ungated MLP of width 4 h. The embedding is not tied.
+/// The GPT models of Megatron-LM (README of release 0.8) with the block of Trireme. A gated MLP of
+/// width 8/3 h has as many weights as the ungated MLP of Megatron-LM, of width 4 h. The embedding
+/// is not tied.
 Preset gpt(std::string_view name, std::int64_t hidden_size, std::int64_t num_layers,
            std::int64_t num_heads) {
   return {
@@ -37,7 +40,7 @@ Preset gpt(std::string_view name, std::int64_t hidden_size, std::int64_t num_lay
       false};
 }
 
-/// The experts of MiniMind V3, which balances the tokens of a micro-batch together, and of V2.5.
+// The experts of MiniMind V3 and V2.5. V3 balances the load over a micro-batch.
 const MoeConfig kExpertsOfV3{.num_experts = 4,
                              .num_experts_per_tok = 1,
                              .router_aux_loss = "micro_batch",
@@ -130,7 +133,9 @@ void check_values(const ModelConfig& config, Problems& problems) {
   above_0("model.rope_theta", config.rope_theta);
   above_0("model.norm_eps", config.norm_eps);
   above_0("model.embedding_scale", config.embedding_scale);
+  above_0("model.qk_scale", config.qk_scale);
   check_options(config, problems);
+  check_stream_options(config, problems);
   const auto probability = [&](const char* key, double value) {
     if (!(value >= 0 && value < 1)) problems.add(key, value, "must be in [0, 1)");
   };
@@ -153,7 +158,7 @@ void check_vocabulary(std::int64_t size, std::int64_t tokenizer_size, Problems& 
   }
 }
 
-/// Counts `experts` of the routed experts.
+/// Counts the parameters with only `experts` routed experts in each layer.
 template <class Number>
 Number count_parameters(const ModelConfig& config, std::int64_t experts) {
   const auto H = static_cast<Number>(config.hidden_size);
@@ -162,12 +167,13 @@ Number count_parameters(const ModelConfig& config, std::int64_t experts) {
   const auto norm = static_cast<Number>(config.norm_size());
   const auto inputs = static_cast<Number>(config.mlp_inputs());
   const auto V = static_cast<Number>(config.vocab_size);
-  TRIREME_ASSERT(D > 0 && ffn > 0 && V > 0);  // resolve first
+  TRIREME_ASSERT(D > 0 && ffn > 0 && V > 0);  // resolve() has set these sizes
   const auto heads = static_cast<Number>(config.num_heads + config.num_kv_heads);
   const auto of = [](bool has, Number count) { return has ? count : Number{0}; };
   const auto queries = static_cast<Number>(config.num_heads) * D;
-  const Number attention = 2 * H * D * heads +
-                           of(config.qk_norm, config.qk_norm_whole ? heads * D : 2 * D) +
+  const Number qk_norms =
+      config.norm_gain && config.qk_norm ? (config.qk_norm_whole ? heads * D : 2 * D) : Number{0};
+  const Number attention = 2 * H * D * heads + qk_norms +
                            of(config.qkv_bias, 2 * heads * D - queries) +
                            of(config.attention_output_bias, H) + of(config.post_norms, 2 * norm);
   const MoeConfig& moe = config.moe;
@@ -182,7 +188,8 @@ Number count_parameters(const ModelConfig& config, std::int64_t experts) {
          static_cast<Number>(config.num_layers) * (attention + of(config.pre_norms, 2 * norm)) +
          dense * ((inputs + 1) * H * ffn + of(config.mlp_bias, inputs * ffn + H)) +
          with_experts * of_moe + norm +
-         of(config.learned_positions(), static_cast<Number>(config.max_seq_len) * H);
+         of(config.learned_positions(), static_cast<Number>(config.max_seq_len) * H) +
+         static_cast<Number>(num_stream_parameters(config));
 }
 
 /// Derives sizes that are 0 from the preset, if there is one, and from other sizes.
@@ -195,6 +202,12 @@ void fill(ModelConfig& config, const Preset* preset) {
     fill_one(config.num_layers, preset->num_layers);
     fill_one(config.num_heads, preset->num_heads);
   }
+  if (config.softcap > 0 && config.logit_softcap == 0)
+    config.logit_softcap = std::exchange(config.softcap, 0);
+  if (config.softcap == config.logit_softcap) config.softcap = 0;
+  if (!config.window_pattern.empty())
+    fill_one(config.short_window,
+             std::min((config.max_seq_len / 4 + 127) / 128 * 128, config.max_seq_len));
   fill_one(config.num_kv_heads, preset != nullptr ? preset->num_kv_heads : config.num_heads);
   if (config.head_dim == 0 && config.num_heads > 0)
     config.head_dim = config.hidden_size / config.num_heads;
@@ -260,8 +273,10 @@ std::string matching_preset(const ModelConfig& config) {
                       c.attention_output_bias, c.mlp_bias, c.post_norms, c.sliding_window,
                       c.full_attention_layers, c.attention_scale_dim, c.embedding_scale,
                       c.local_rope_theta, c.rotary_dim, c.no_rope_layers, c.qk_norm_whole,
-                      c.pre_norms, c.attention_softcap, c.logit_softcap, c.norm, c.mlp, c.position,
-                      c.parallel_residual);
+                      c.pre_norms, c.attention_softcap, c.logit_softcap, c.window_pattern,
+                      c.short_window, c.norm_gain, c.embed_norm, c.qk_scale, c.init,
+                      c.zero_projections, c.residual_scalars, c.skips, c.backout, c.smear,
+                      c.value_embeddings, c.norm, c.mlp, c.position, c.parallel_residual);
   };
   for (const Preset& preset : kPresets) {
     ModelConfig named = model_preset(preset.name);
@@ -288,37 +303,26 @@ double ModelConfig::num_expert_parameters_wide() const {
   return num_parameters_wide() - count_parameters<double>(*this, 0);
 }
 
-bool ModelConfig::has_window(std::int64_t layer) const {
-  if (sliding_window == 0) return false;
-  const std::vector<std::int64_t> full = parse_layers(full_attention_layers);
-  return !std::binary_search(full.begin(), full.end(), layer);
-}
-
-bool ModelConfig::has_rope(std::int64_t layer) const {
-  if (learned_positions()) return false;
-  const std::vector<std::int64_t> without = parse_layers(no_rope_layers);
-  return !std::binary_search(without.begin(), without.end(), layer);
-}
-
 ops::AttentionSetup ModelConfig::attention_setup(std::int64_t layer, ops::RowBounds bounds) const {
   const std::int64_t dim = attention_scale_dim > 0 ? attention_scale_dim : head_dim;
-  return {.scale = 1.0 / std::sqrt(static_cast<double>(dim)),
+  return {.scale = qk_scale * qk_scale / std::sqrt(static_cast<double>(dim)),
+          .mask = {.window = window_of(layer)},
           .bounds = std::move(bounds),
-          .window = has_window(layer) ? sliding_window : 0,
           .softcap = attention_softcap};
 }
 
 std::int64_t ModelConfig::keys_of_last_query(std::int64_t seq_len) const {
   std::int64_t keys = 0;
   for (std::int64_t layer = 0; layer < num_layers; ++layer)
-    keys += attention_setup(layer).keys_of_last_query(seq_len);
+    keys += attention_setup(layer).mask.keys_of_last_query(seq_len);
   return keys;
 }
 
 double ModelConfig::flops_per_token(std::int64_t seq_len) const {
   const std::int64_t embedding = vocab_size * hidden_size;
-  const std::int64_t lookup_only =
-      (tie_embeddings ? 0 : embedding) + (learned_positions() ? max_seq_len * hidden_size : 0);
+  const std::int64_t lookup_only = (tie_embeddings ? 0 : embedding) +
+                                   (learned_positions() ? max_seq_len * hidden_size : 0) +
+                                   num_value_embeddings() * value_table_size();
   const auto matmul_weights = static_cast<double>(num_active_parameters() - lookup_only);
   return 6.0 * matmul_weights +
          12.0 * static_cast<double>(num_heads * head_dim * keys_of_last_query(seq_len));

@@ -46,13 +46,27 @@ struct ModelConfig {
   std::string mlp = "gated";
   std::string position = "rope";
   bool parallel_residual = false;
-  std::string activation = "silu";  // value for checkpoints that do not store it
+  std::string activation = "silu";  // also for checkpoints that do not store this key
   double rope_theta = 1e6;
   double local_rope_theta = 0;  // 0: all layers have the same frequencies
   std::int64_t rotary_dim = 0;  // 0: head_dim
   std::string no_rope_layers;   // see layer_list.hpp
   std::string rope_scaling;     // see parse_rope_scaling; "": none
   double norm_eps = 1e-6;
+  // Options of modded-nanoGPT and nanochat.
+  std::string window_pattern;     // "": full_attention_layers has the layers without a window
+  std::int64_t short_window = 0;  // with window_pattern; 0: a quarter of max_seq_len
+  bool norm_gain = true;
+  bool embed_norm = false;
+  double qk_scale = 1.0;
+  double softcap = 0;  // resolve() moves the value to logit_softcap
+  std::string init = "normal";
+  bool zero_projections = false;
+  bool residual_scalars = false;
+  bool skips = false;
+  bool backout = false;
+  bool smear = false;
+  std::string value_embeddings;    // "", "alternate" or a list of layers, see layer_list.hpp
   double dropout = 0.0;            // embedding, residual and MLP outputs
   double attention_dropout = 0.0;  // plain attention path only
   MoeConfig moe;
@@ -121,6 +135,37 @@ struct ModelConfig {
           "RoPE scaling for longer texts: yarn,factor=F,original_max_position_embeddings=N; also "
           "llama3, linear, dynamic and longrope, with their values as in transformers");
     visit("norm_eps", self.norm_eps, "epsilon of every norm");
+    visit(
+        "window_pattern", self.window_pattern,
+        "windows of the layers, repeated: S has short_window, L has sliding_window; the last layer "
+        "has L (SSSL, nanochat)");
+    visit("short_window", self.short_window,
+          "window of the layers S; 0: a quarter of max_seq_len, rounded up to 128");
+    visit("norm_gain", self.norm_gain, "norms have weights; false: only 1 / RMS (modded-nanoGPT)");
+    visit("embed_norm", self.embed_norm,
+          "RMSNorm without weights on the embedding output (nanochat)");
+    visit("qk_scale", self.qk_scale, "factor of queries and of keys after their norm (nanochat)");
+    visit("softcap", self.softcap, "another name of logit_softcap");
+    visit("init", self.init,
+          "initial values: normal (standard deviation 0.02) or uniform (matrices within "
+          "sqrt(3 / hidden_size), with the other values of nanochat)");
+    visit("zero_projections", self.zero_projections,
+          "output matrices of attention and MLP begin as zeros (modded-nanoGPT)");
+    visit(
+        "residual_scalars", self.residual_scalars,
+        "each layer begins with r x + z e: x is its input, e is the output of the embedding, and r "
+        "and z are trained");
+    visit("skips", self.skips,
+          "the last layers add the outputs of the first layers in reverse order, each times a "
+          "trained number (U-net)");
+    visit("backout", self.backout,
+          "subtract the output of the middle layer, times a trained number, before the final norm");
+    visit("smear", self.smear,
+          "add a gated part of the previous token's embedding to each token (nanochat)");
+    visit(
+        "value_embeddings", self.value_embeddings,
+        "layers that add a gated embedding of the token to their values, as a list from 0: 1,3,5; "
+        "alternate: every second layer, with the last layer");
     visit("dropout", self.dropout,
           "dropout probability on embedding, residual and MLP outputs, in [0, 1)");
     visit("attention_dropout", self.attention_dropout,
@@ -129,10 +174,14 @@ struct ModelConfig {
   }
 
   /// Returns which keys each query sees in a layer, for these document boundaries. Kernels and
-  /// costs use it.
+  /// costs use this definition.
   [[nodiscard]] ops::AttentionSetup attention_setup(std::int64_t layer,
                                                     ops::RowBounds bounds = {}) const;
-  /// Returns true if the sliding window applies in this layer.
+  /// Returns the different masks of the layers, in order of their first layer.
+  [[nodiscard]] std::vector<ops::AttentionMask> attention_masks() const;
+  /// Returns the window of a layer; 0: no limit.
+  [[nodiscard]] std::int64_t window_of(std::int64_t layer) const;
+  /// Returns true if the sliding window applies in this layer; with window_pattern, the short one.
   [[nodiscard]] bool has_window(std::int64_t layer) const;
   /// Returns false if the layer has no rotary embedding.
   [[nodiscard]] bool has_rope(std::int64_t layer) const;
@@ -149,8 +198,20 @@ struct ModelConfig {
   /// Returns the number of matrices of a dense MLP that read its input.
   [[nodiscard]] std::int64_t mlp_inputs() const { return gated_mlp() ? 2 : 1; }
 
-  /// Returns the number of elements of a norm: its weight, and its bias if it has one.
-  [[nodiscard]] std::int64_t norm_size() const { return hidden_size * (layer_norm() ? 2 : 1); }
+  /// Returns the number of elements of a norm: its weight and its bias, if it has them.
+  [[nodiscard]] std::int64_t norm_size() const {
+    return norm_gain ? hidden_size * (layer_norm() ? 2 : 1) : 0;
+  }
+
+  /// Returns true if the layer has an embedding that is added to its values.
+  [[nodiscard]] bool has_value_embedding(std::int64_t layer) const;
+  /// Returns the number of layers with such an embedding.
+  [[nodiscard]] std::int64_t num_value_embeddings() const;
+
+  /// Returns the number of weights of one such embedding, without its gate.
+  [[nodiscard]] std::int64_t value_table_size() const {
+    return vocab_size * num_kv_heads * head_dim;
+  }
 
   /// Returns the number of rotated elements of each head.
   [[nodiscard]] std::int64_t rotated_dim() const { return rotary_dim > 0 ? rotary_dim : head_dim; }

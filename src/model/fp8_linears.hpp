@@ -27,7 +27,7 @@ inline constexpr std::size_t kNumFp8Linears = 4;
 /// and adapters never are.
 std::array<bool, kNumFp8Linears> fp8_linears(const ModelConfig& config);
 
-/// The fp8 products need this divisor of the rows and columns that a rank of tp holds.
+/// The numbers of rows and columns that a rank of tp holds must be divisible by this number.
 inline constexpr std::int64_t kFp8Divisor = 16;
 
 }  // namespace trireme::model

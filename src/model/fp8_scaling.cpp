@@ -143,7 +143,7 @@ at::Tensor Fp8Call::rowwise_product(const at::Tensor& a, const at::Tensor& b, bo
     constexpr at::ScalarType kFormat = at::kFloat8_e4m3fn;
     return ops::quantize_fp8(x, ops::fp8_scale(amax, kFormat, /*power_of_two=*/true), kFormat);
   };
-  // The kernels with a scale per row are only fast with fast sums.
+  // On a GPU, the kernels with one scale per row are fast only with fast sums.
   return ops::fp8_product(quantized(a, of_a), quantized(b, of_b), a.scalar_type(),
                           /*fast_sums=*/true);
 }

@@ -15,10 +15,10 @@
 ///   input grad    out           grad_y by rows, W by columns     e5m2, e4m3
 ///   weight grad   tokens        grad_y and x by columns          e5m2, e4m3
 ///
-/// A scale belongs to the whole tensor, or with rowwise to a row of a factor; rowwise uses e4m3 for
-/// all factors and scales that are powers of two. Ranks of tp that hold parts of one tensor or row
-/// take the maximum over the group, so that codes do not depend on tp. Sums are fp32, and results
-/// have the dtype of x.
+/// With tensorwise and delayed, a scale belongs to a whole tensor. With rowwise, a scale belongs to
+/// a row of a factor and is a power of two, and all factors use e4m3. If ranks of tp hold parts of
+/// one tensor or row, they take the maximum over the group, so that codes do not depend on tp. Sums
+/// are fp32, and results have the dtype of x.
 namespace trireme::model {
 
 /// The operands of a linear, in the order of their amax values.
@@ -44,15 +44,15 @@ class Fp8Scaling {
   /// Allocates the history.
   void prepare(at::Device device);
 
-  /// Forgets the amax values of an update that was cancelled.
+  /// Begins an update: discards the amax values of an update that was cancelled.
   void begin_update();
   /// Appends the amax values of an update to the history, unless the update was skipped. Collective
   /// over `world` with `delayed`; does nothing otherwise.
   void end_update(comm::Communicator& world, bool applied);
 
-  /// Returns fp32 scales of neighboring operands [n], from `first` on, one per tensor. `linear` is
-  /// layer * kNumFp8Linears + matrix. With an empty history, `delayed` scales like `tensorwise`.
-  /// Collective over `group` if the scales depend on the tensors.
+  /// Returns the fp32 scales [n] of `tensors`, which are n adjacent operands of a linear, beginning
+  /// with `first`. `linear` is layer * kNumFp8Linears + matrix. With an empty history, `delayed`
+  /// scales like `tensorwise`. Collective over `group` if the scales depend on the tensors.
   [[nodiscard]] at::Tensor scales(std::int64_t linear, Fp8Operand first,
                                   std::span<const at::Tensor> tensors,
                                   const parallel::TensorGroup& group);

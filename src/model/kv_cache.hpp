@@ -16,11 +16,14 @@ struct KvCache {
 /// The input of one forward pass: the next tokens of some sequences.
 struct CachedStep {
   at::Tensor tokens;     // [rows] int64
+  at::Tensor previous;   // [rows] int64: the token before each token, -1: none; for model.smear
   at::Tensor positions;  // [1, rows] int64, counted from 0 in each sequence
   at::Tensor kept;       // [kept] int64: rows to return hidden states of; undefined: all
-  ops::PagedPlan plan;
-  ops::PagedPlan window_plan;  // for layers with a sliding window, if the model has one
-  bool adapters = true;        // false: compute the base model without adapters
+  std::vector<ops::PagedPlan> plans;  // one for each mask of the model's layers
+  bool adapters = true;               // false: compute the base model without adapters
+
+  /// Returns the plan of layers with this mask.
+  [[nodiscard]] const ops::PagedPlan& plan(const ops::AttentionMask& mask) const;
 };
 
 }  // namespace trireme::model

@@ -43,35 +43,45 @@ struct RecomputedFunction : torch::autograd::Function<RecomputedFunction> {
 };
 
 at::Tensor run_with_graph(const Layer& layer, const parallel::Microbatch& batch,
-                          const at::Tensor& x) {
+                          LayerActivations& saved) {
   const at::AutoGradMode with_grad(true);
-  x.requires_grad_(true);
-  return layer.forward(batch, x);
+  saved.input.requires_grad_(true);
+  for (at::Tensor& source : saved.sources) source.requires_grad_(true);
+  return layer.forward(batch, saved.input, saved.sources);
 }
 
 }  // namespace
 
 at::Tensor layer_forward(const Layer& layer, const parallel::Microbatch& batch, const at::Tensor& x,
-                         parallel::Recompute recompute, LayerActivations& saved) {
+                         parallel::Recompute recompute, LayerActivations& saved,
+                         std::span<const at::Tensor> sources) {
   saved.input = x.detach();
+  saved.sources.clear();
+  for (const at::Tensor& source : sources) saved.sources.push_back(source.detach());
   if (recompute == parallel::Recompute::full) {
     const at::NoGradGuard no_grad;
-    return layer.forward(batch, saved.input);
+    return layer.forward(batch, saved.input, saved.sources);
   }
-  const at::Tensor output = run_with_graph(layer, batch, saved.input);
+  const at::Tensor output = run_with_graph(layer, batch, saved);
   saved.graph = torch::autograd::impl::gradient_edge(output);
   return output.detach();
 }
 
 at::Tensor layer_backward(const Layer& layer, const parallel::Microbatch& batch,
-                          LayerActivations& saved, const at::Tensor& grad) {
+                          LayerActivations& saved, const at::Tensor& grad,
+                          std::vector<at::Tensor>* source_grads) {
   if (!saved.graph.is_valid())
-    saved.graph = torch::autograd::impl::gradient_edge(run_with_graph(layer, batch, saved.input));
-  const torch::autograd::Edge input(torch::autograd::impl::grad_accumulator(saved.input), 0);
+    saved.graph = torch::autograd::impl::gradient_edge(run_with_graph(layer, batch, saved));
+  std::vector<torch::autograd::Edge> inputs{
+      {torch::autograd::impl::grad_accumulator(saved.input), 0}};
+  if (source_grads != nullptr)
+    for (const at::Tensor& source : saved.sources)
+      inputs.emplace_back(torch::autograd::impl::grad_accumulator(source), 0);
   const auto grads = torch::autograd::Engine::get_default_engine().execute(
       {saved.graph}, {grad}, /*keep_graph=*/false, /*create_graph=*/false,
-      /*accumulate_grad=*/false, {input});
+      /*accumulate_grad=*/false, inputs);
   saved = {};
+  if (source_grads != nullptr) source_grads->assign(grads.begin() + 1, grads.end());
   return grads[0];
 }
 

@@ -3,26 +3,30 @@
 #include <torch/csrc/autograd/edge.h>
 
 #include <functional>
+#include <span>
+#include <vector>
 
 #include "parallel/microbatch.hpp"
 #include "parallel/recompute.hpp"
 
 namespace trireme::model {
 
-/// One layer of the stack: a pure function of its input and its weights (model/weighted.hpp).
+/// One layer of the stack: a pure function of its inputs and its weights (model/weighted.hpp).
 class Layer {
  public:
   virtual ~Layer() = default;
 
-  /// x and result are [B, T, D].
-  [[nodiscard]] virtual at::Tensor forward(const parallel::Microbatch& batch,
-                                           const at::Tensor& x) const = 0;
+  /// x and result are [B, T, D]. `sources` are hidden states of earlier layers that the layer also
+  /// reads (model/residual_terms.hpp).
+  [[nodiscard]] virtual at::Tensor forward(const parallel::Microbatch& batch, const at::Tensor& x,
+                                           std::span<const at::Tensor> sources) const = 0;
 };
 
 /// The saved activations of one layer: its input and, unless the layer is recomputed, the autograd
 /// graph of its output. The output itself is not needed.
 struct LayerActivations {
   at::Tensor input;
+  std::vector<at::Tensor> sources;
   torch::autograd::Edge graph;
 };
 
@@ -30,11 +34,14 @@ struct LayerActivations {
 /// Recompute::full only the input is saved and backward runs forward again; dropout masks are
 /// functions of the position. With Recompute::selective the layer itself decides.
 at::Tensor layer_forward(const Layer& layer, const parallel::Microbatch& batch, const at::Tensor& x,
-                         parallel::Recompute recompute, LayerActivations& saved);
+                         parallel::Recompute recompute, LayerActivations& saved,
+                         std::span<const at::Tensor> sources = {});
 
-/// Returns the gradient of the input, adds weight gradients to the registry and clears `tape`.
+/// Returns the gradient of the input, adds weight gradients to the registry and clears `saved`. If
+/// `source_grads` is set, it receives the gradients of the sources.
 at::Tensor layer_backward(const Layer& layer, const parallel::Microbatch& batch,
-                          LayerActivations& saved, const at::Tensor& grad);
+                          LayerActivations& saved, const at::Tensor& grad,
+                          std::vector<at::Tensor>* source_grads = nullptr);
 
 /// Recomputes a tensor in backward, without a graph.
 using RecomputeFn = std::function<at::Tensor()>;
@@ -47,7 +54,7 @@ using RecomputeFn = std::function<at::Tensor()>;
 /// "Reducing activation recomputation in large transformer models", 2022.
 struct Recomputed {
   at::Tensor y;       // connected to autograd
-  RecomputeFn again;  // recomputes y; must be called before the backward of y, which shares the run
+  RecomputeFn again;  // recomputes y; call it before the backward of y, which uses this result
 };
 
 /// Returns compute(x) and saves only x. `compute` uses weights through model/weighted.hpp and must

@@ -8,6 +8,7 @@
 #include "core/problems.hpp"
 #include "model/layer_list.hpp"
 #include "model/rope_scaling.hpp"
+#include "model/stream_options.hpp"
 
 namespace trireme::model {
 namespace {
@@ -26,21 +27,9 @@ void check_rope(const ModelConfig& config, Problems& problems) {
                  formatted("must be even and in [0, model.head_dim = {}]", config.head_dim));
   if (!std::isfinite(config.local_rope_theta) || config.local_rope_theta < 0)
     problems.add("model.local_rope_theta", config.local_rope_theta, "must be 0 or more");
-  if (config.local_rope_theta > 0 && config.sliding_window == 0)
+  if (config.local_rope_theta > 0 && config.sliding_window == 0 && config.window_pattern.empty())
     problems.add("model.local_rope_theta", config.local_rope_theta,
                  "needs layers with a window: set model.sliding_window");
-}
-
-/// Reports layers that the model does not have.
-void check_layers(const char* key, const std::string& text, std::int64_t num_layers,
-                  Problems& problems) {
-  try {
-    const std::vector<std::int64_t> layers = parse_layers(text);
-    if (!layers.empty() && num_layers > 0 && layers.back() >= num_layers)
-      problems.add(key, text, formatted("must be below model.num_layers = {}", num_layers));
-  } catch (const Error& error) {
-    problems.add(formatted("{}: {}", key, error.what()));
-  }
 }
 
 /// Reports settings of the rotary embedding of a model that has none.

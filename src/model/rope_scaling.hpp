@@ -11,10 +11,9 @@ namespace trireme::model {
 /// formulas are those of transformers 4.57 and 5.23 (modeling_rope_utils.py), computed in fp64.
 /// Sources: Peng et al., "YaRN", 2023; Llama 3.1; Ding et al., "LongRoPE", 2024.
 ///
-/// In transformers, dynamic and longrope have other frequencies for a text beyond the original
-/// length than for a shorter text. Here, the frequencies are those of model.max_seq_len: dynamic
-/// allows no longer texts, and longrope uses long_factor if max_seq_len is above the original
-/// length.
+/// In transformers, the frequencies of dynamic and longrope depend on the length of each text.
+/// Here, they depend only on model.max_seq_len: dynamic refuses a max_seq_len above the original
+/// length, and longrope uses long_factor if max_seq_len is above the original length.
 struct RopeScaling {
   enum class Kind { none, yarn, llama3, linear, dynamic, longrope };
 

@@ -2,10 +2,13 @@
 
 #include <utility>
 
+#include "model/weighted.hpp"
+
 namespace trireme::model {
 
 parallel::WeightRef declare_stream_norm(parallel::ParamRegistry& registry,
                                         const LayerContext& context, const std::string& name) {
+  if (!context.config.norm_gain) return weighted::kNoGain;
   const auto declare = [&](const char* part, parallel::InitDistribution init, bool fused) {
     parallel::ParamSpec spec{name + part, {context.config.hidden_size}, init};
     spec.decay = false;

@@ -1,5 +1,6 @@
 #include "model/transformer.hpp"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -66,6 +67,7 @@ parallel::ParamId Transformer::declare_table(parallel::ParamSpec::Table table,
   parallel::ParamSpec spec{is_head ? "lm_head.weight" : "model.embed_tokens.weight",
                            {config.vocab_size, config.hidden_size},
                            {parallel::InitDistribution::Kind::normal}};
+  if (config.init == "uniform") spec.init.scale = is_head ? 0.001 : 0.8;
   spec.table = table;
   spec.split = parallel::DimSplit{0};
   spec.frozen = context_.lora.on();
@@ -96,6 +98,7 @@ void Transformer::declare_stage(const StageRange& stage) {
   if (stage.has_embedding) {
     registry_.begin_unit("embedding");
     embedding_ = declare_table(ParamSpec::Table::embedding, in_two ? first_of_two : none);
+    embedding_output_.emplace(registry_, context_);
     if (config.learned_positions()) declare_positions();
   }
   for (std::int64_t layer = stage.first_layer; layer < stage.end_layer; ++layer) {
@@ -104,8 +107,11 @@ void Transformer::declare_stage(const StageRange& stage) {
     blocks_.push_back(std::make_unique<Block>(registry_, context_, layer));
   }
   if (!stage.has_head) return;
-  registry_.begin_unit("head");
+  if (config.norm_gain || config.backout || !config.tie_embeddings) registry_.begin_unit("head");
   norm_ = declare_stream_norm(registry_, context_, "model.norm");
+  const parallel::ParamId first_of_mix = registry_.size();
+  output_mix_.emplace(registry_, context_, config.num_layers, "model.");
+  if (!output_mix_->empty()) head_parts_.push_back(first_of_mix);
   if (!config.tie_embeddings) {
     head_ = declare_table(ParamSpec::Table::head, none);
   } else {
@@ -136,8 +142,11 @@ void Transformer::prepare() {
   if (stages_.front().has_embedding && config.learned_positions())
     positions_unit_ = unit_of(positions_);
   if (has_head()) {
-    head_units_ = {unit_of(norm_.first)};
-    if (unit_of(head_) != head_units_.front()) head_units_.push_back(unit_of(head_));
+    if (norm_.count > 0) head_parts_.push_back(norm_.first);
+    head_parts_.push_back(head_);
+    for (const parallel::ParamId part : head_parts_)
+      if (std::ranges::find(head_units_, unit_of(part)) == head_units_.end())
+        head_units_.push_back(unit_of(part));
   }
   for (const auto& [held, table] :
        {std::pair{stages_.front().has_embedding, embedding_}, {has_head(), head_}}) {
@@ -181,17 +190,34 @@ parallel::UnitWeights::Walk Transformer::begin_forward(std::size_t stage) const 
   return registry_.weights().begin(std::move(units));
 }
 
-at::Tensor Transformer::embed(const parallel::Microbatch& batch) const {
+at::Tensor Transformer::embed(const parallel::Microbatch& batch, StageActivations* saved) const {
   at::Tensor x;
-  {
-    const parallel::UnitUse use(registry_.weights(), embedding_unit_);
-    const auto [rows, elsewhere] = table_rows(batch.tokens);
-    x = at::embedding(registry_.weight(embedding_), rows);
-    if (elsewhere.defined()) x.masked_fill_(elsewhere.unsqueeze(-1), 0);
-    x = scaled(context_.tensor.sum(x));
+  std::vector<at::Tensor> previous;
+  const parallel::UnitUse use(registry_.weights(), embedding_unit_);
+  x = with_positions(looked_up(batch.tokens), context_.tensor.own_tokens(batch.positions));
+  if (!embedding_output_->is_identity()) {
+    if (embedding_output_->smears()) previous = {looked_up(previous_of(batch))};
+    if (saved == nullptr) {
+      x = embedding_output_->forward(batch, x, previous);
+    } else {
+      // Recomputation would need the weights of the embedding in backward.
+      x = layer_forward(*embedding_output_, batch, x, parallel::Recompute::none, saved->embedding,
+                        previous);
+    }
   }
-  x = with_positions(x, context_.tensor.own_tokens(batch.positions));
   return residual_dropout(context_, batch, x, -1, kEmbeddingOutput);
+}
+
+at::Tensor Transformer::looked_up(const at::Tensor& tokens) const {
+  const auto [rows, elsewhere] = table_rows(tokens);
+  at::Tensor x = at::embedding(registry_.weight(embedding_), rows);
+  if (elsewhere.defined()) x.masked_fill_(elsewhere.unsqueeze(-1), 0);
+  return scaled(context_.tensor.sum(x));
+}
+
+at::Tensor Transformer::previous_of(const parallel::Microbatch& batch) {
+  return batch.previous.defined() ? batch.previous
+                                  : parallel::previous_tokens(batch.tokens, batch.positions);
 }
 
 at::Tensor Transformer::with_positions(const at::Tensor& x, const at::Tensor& positions) const {
@@ -206,21 +232,34 @@ at::Tensor Transformer::scaled(const at::Tensor& x) const {
 }
 
 std::pair<at::Tensor, at::Tensor> Transformer::table_rows(const at::Tensor& tokens) const {
-  if (context_.tensor.size() == 1) return {tokens, {}};
+  if (context_.tensor.size() == 1 && !context_.config.smear) return {tokens, {}};
   const parallel::Slice& slice = registry_.layout().param(embedding_).slice;
   const at::Tensor rows = tokens - slice.offset[0];
   const at::Tensor elsewhere = rows.lt(0).logical_or(rows.ge(slice.extent[0]));
   return {rows.masked_fill(elsewhere, 0), elsewhere};
 }
 
-void Transformer::embed_backward(const parallel::Microbatch& batch, const at::Tensor& grad) {
+void Transformer::embed_backward(const parallel::Microbatch& batch, StageActivations& saved,
+                                 const at::Tensor& grad) {
   const at::NoGradGuard no_grad;
-  const at::Tensor own = residual_dropout(context_, batch, grad, -1,
-                                          kEmbeddingOutput);  // the mask is its own derivative
-  if (context_.config.learned_positions())
-    add_row_gradients(positions_, context_.tensor.own_tokens(batch.positions), own);
-  at::Tensor through = context_.tensor.whole(scaled(own));
-  const auto [rows, elsewhere] = table_rows(batch.tokens);
+  // backward multiplies by the same mask
+  at::Tensor x_grad = residual_dropout(context_, batch, grad, -1, kEmbeddingOutput);
+  if (!embedding_output_->is_identity()) {
+    std::vector<at::Tensor> of_previous;
+    x_grad = layer_backward(*embedding_output_, batch, saved.embedding, x_grad, &of_previous);
+    for (const at::Tensor& one : of_previous) add_embedding_gradient(previous_of(batch), one);
+  }
+  if (context_.config.learned_positions()) {
+    add_row_gradients(positions_, context_.tensor.own_tokens(batch.positions), x_grad);
+    registry_.run_or_defer([this] { registry_.gradient_added({positions_}); });
+  }
+  add_embedding_gradient(batch.tokens, x_grad);
+  registry_.run_or_defer([this] { registry_.gradient_added({embedding_}); });
+}
+
+void Transformer::add_embedding_gradient(const at::Tensor& tokens, const at::Tensor& grad) {
+  at::Tensor through = context_.tensor.whole(scaled(grad));
+  const auto [rows, elsewhere] = table_rows(tokens);
   if (elsewhere.defined()) through = through.masked_fill(elsewhere.unsqueeze(-1), 0);
   add_row_gradients(embedding_, rows, through);
 }
@@ -230,12 +269,15 @@ void Transformer::add_row_gradients(parallel::ParamId id, const at::Tensor& rows
   registry_.run_or_defer([this, id, index = rows.flatten(), grads] {
     const at::Tensor table = registry_.master_grad(id);
     ops::add_embedding_gradient(table, index, grads.reshape({-1, table.size(1)}), context_.path);
-    registry_.gradient_added({id});
   });
 }
 
 at::Tensor Transformer::final_norm(const at::Tensor& x) const {
-  return ops::norm_forward(x, registry_.weight(norm_), context_.norm()).y;
+  return ops::norm_forward(x, weighted::gain_of(registry_, norm_, x), context_.norm()).y;
+}
+
+bool Transformer::trains_norm() const {
+  return norm_.count > 0 && registry_.trained(norm_);
 }
 
 at::Tensor Transformer::forward(std::size_t stage, const parallel::Microbatch& given,
@@ -246,16 +288,25 @@ at::Tensor Transformer::forward(std::size_t stage, const parallel::Microbatch& g
   const parallel::Microbatch batch = with_routes(given, saved);
   const parallel::IndexRange blocks = blocks_of(stage);
   saved.blocks.assign(static_cast<std::size_t>(blocks.count()), {});
-  at::Tensor x = stages_[stage].has_embedding ? embed(batch) : in;
+  const bool trains_embedding = stages_[stage].has_embedding && registry_.trained({embedding_});
+  at::Tensor x =
+      stages_[stage].has_embedding ? embed(batch, trains_embedding ? &saved : nullptr) : in;
+  ResidualSources sources(context_.config);
+  sources.put(kEmbeddingSource, x);
+  std::int64_t layer = stages_[stage].first_layer;
   for (auto i = static_cast<std::size_t>(blocks.begin);
        LayerActivations & of_block : saved.blocks) {
     const parallel::UnitUse use(registry_.weights(), block_units_[i]);
-    x = layer_forward(*blocks_[i++], batch, x, context_.recompute, of_block);
+    x = layer_forward(*blocks_[i++], batch, x, context_.recompute, of_block, sources.of(layer));
+    sources.put(layer++, x);
   }
   if (!stages_[stage].has_head) return x;
   for (const std::size_t unit : head_units_)
     registry_.weights().use(unit);  // until backward_final_norm()
-  auto normed = ops::norm_forward(x, registry_.weight(norm_), context_.norm());
+  if (!output_mix_->empty())
+    x = layer_forward(*output_mix_, batch, x, parallel::Recompute::none, saved.output,
+                      sources.of(layer));
+  auto normed = ops::norm_forward(x, weighted::gain_of(registry_, norm_, x), context_.norm());
   saved.last = x;
   saved.rstd = std::move(normed.rstd);
   return context_.tensor.whole(normed.y);
@@ -264,9 +315,10 @@ at::Tensor Transformer::forward(std::size_t stage, const parallel::Microbatch& g
 void Transformer::backward_final_norm(StageActivations& saved, const at::Tensor& grad) {
   const at::NoGradGuard no_grad;
   const auto norm = ops::norm_backward(context_.tensor.sum(grad), saved.last,
-                                       registry_.weight(norm_), saved.rstd, context_.norm());
+                                       weighted::gain_of(registry_, norm_, saved.last), saved.rstd,
+                                       context_.norm());
   saved.last_grad = norm.x;
-  if (registry_.trained(norm_)) saved.norm_grad = norm.weight.clone();  // a view
+  if (trains_norm()) saved.norm_grad = norm.weight.clone();  // norm.weight is a view
   saved.last.reset();
   saved.rstd.reset();
   for (const std::size_t unit : head_units_) registry_.weights().done(unit);
@@ -279,19 +331,32 @@ at::Tensor Transformer::backward(std::size_t stage, const parallel::Microbatch& 
   at::Tensor x_grad = grad;
   if (stages_[stage].has_head) {
     x_grad = saved.last_grad;
-    if (registry_.trained(norm_))
+    if (trains_norm())
       registry_.run_or_defer(
           [this, grad_of_norm = saved.norm_grad] { registry_.add_gradient(norm_, grad_of_norm); });
+  }
+  ResidualSources sums(context_.config);
+  std::vector<at::Tensor> of_sources;
+  std::int64_t layer = stages_[stage].end_layer;
+  if (stages_[stage].has_head && !output_mix_->empty()) {
+    x_grad = layer_backward(*output_mix_, batch, saved.output, x_grad, &of_sources);
+    sums.add_grads(layer, of_sources);
   }
   auto i = static_cast<std::size_t>(blocks_of(stage).end);
   while (!saved.blocks.empty()) {
     const parallel::UnitUse use(registry_.weights(), block_units_[--i]);
-    x_grad = layer_backward(*blocks_[i], batch, saved.blocks.back(), x_grad);
+    x_grad = sums.whole_grad(--layer, x_grad);
+    x_grad = layer_backward(*blocks_[i], batch, saved.blocks.back(), x_grad, &of_sources);
+    sums.add_grads(layer, of_sources);
     saved.blocks.pop_back();
   }
+  if (!stages_[stage].has_embedding) {
+    saved = {};
+    return x_grad;
+  }
+  if (registry_.trained({embedding_}))
+    embed_backward(batch, saved, sums.whole_grad(kEmbeddingSource, x_grad));
   saved = {};
-  if (!stages_[stage].has_embedding) return x_grad;
-  if (registry_.trained({embedding_})) embed_backward(batch, x_grad);
   return {};
 }
 
@@ -299,17 +364,22 @@ at::Tensor Transformer::output(std::size_t stage, const parallel::Microbatch& ba
                                const at::Tensor& in) const {
   const at::NoGradGuard no_grad;
   parallel::UnitWeights::Walk around = begin_forward(stage);
-  at::Tensor x = stages_[stage].has_embedding ? embed(batch) : in;
+  at::Tensor x = stages_[stage].has_embedding ? embed(batch, nullptr) : in;
+  ResidualSources sources(context_.config);
+  sources.put(kEmbeddingSource, x);
+  std::int64_t layer = stages_[stage].first_layer;
   const parallel::IndexRange blocks = blocks_of(stage);
   for (auto i = static_cast<std::size_t>(blocks.begin); i < static_cast<std::size_t>(blocks.end);
        ++i) {
     const parallel::UnitUse use(registry_.weights(), block_units_[i]);
-    x = blocks_[i]->forward(batch, x);
+    x = blocks_[i]->forward(batch, x, sources.of(layer));
+    sources.put(layer++, x);
   }
   if (stages_[stage].has_head) {
     for (const std::size_t unit : head_units_)
       // stay gathered until the next walk: the objective reads the head
       registry_.weights().use(unit);
+    if (!output_mix_->empty()) x = output_mix_->mixed(x, sources.of(layer));
     x = context_.tensor.whole(final_norm(x));
   }
   registry_.weights().resume(std::move(around));

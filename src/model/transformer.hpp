@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "model/block.hpp"
+#include "model/embedding_output.hpp"
 #include "model/experts/router_balance.hpp"
 #include "model/fp8_scaling.hpp"
 #include "model/stages/stages.hpp"
@@ -26,12 +27,15 @@ struct TransformerOptions {
 
 /// The saved activations of one micro-batch in one stage (T / t tokens with sequence parallelism).
 struct StageActivations {
+  LayerActivations embedding;  // only with model.embed_norm or model.smear
+  LayerActivations output;     // only if the final norm reads earlier hidden states
   std::vector<LayerActivations> blocks;
   std::shared_ptr<parallel::RouteMemo> routes;  // only if blocks are recomputed
   at::Tensor last;  // last stage, until backward_final_norm(): input of the final norm [B, T, D]
   at::Tensor rstd;  // last stage, until backward_final_norm(): statistics of that norm
   at::Tensor last_grad;  // last stage, after backward_final_norm(): gradient of the norm's input
-  at::Tensor norm_grad;  // last stage, after backward_final_norm(): gradient of the norm's weight
+  // last stage, after backward_final_norm(): gradient of the norm's weight
+  at::Tensor norm_grad;
 };
 
 struct StageUse {
@@ -59,7 +63,8 @@ class Transformer {
 
   [[nodiscard]] const ModelStages& stages() const { return stages_; }
 
-  /// Announces the passes of an update, in order, before the first, so that weights are gathered.
+  /// Announces all passes of an update in their order, so that weights are gathered in time. Call
+  /// this function before the first pass.
   void begin_update(const std::vector<StageUse>& uses);
 
   [[nodiscard]] Fp8Scaling& fp8() { return fp8_; }
@@ -67,8 +72,9 @@ class Transformer {
   [[nodiscard]] const Fp8Scaling& fp8() const { return fp8_; }
 
   /// Computes the output of a stage from `in`, the previous stage's output (undefined for the first
-  /// stage). With the head, the output are the hidden states after the final norm, on every rank of
-  /// tp, and backward_final_norm() must follow. Stores the activations for backward in `tape`.
+  /// stage). If the stage has the head, the output is the hidden states after the final norm, on
+  /// every rank of tp, and backward_final_norm() must be called before backward(). Stores the
+  /// activations for backward in `saved`.
   at::Tensor forward(std::size_t stage, const parallel::Microbatch& given, const at::Tensor& in,
                      StageActivations& saved);
   /// Computes the backward of the final norm, between forward and backward of the last stage.
@@ -105,16 +111,17 @@ class Transformer {
 
   [[nodiscard]] const parallel::TensorGroup& tensor() const { return context_.tensor; }
 
-  /// Models with experts: the routing statistics of all backward passes since the last reset.
+  /// Models with experts: returns the routing statistics of all backward passes since the last
+  /// reset.
   [[nodiscard]] RouterStatistics& router_statistics() { return statistics_; }
 
-  /// The output matrix [vocab, D] of the last stage; the embedding if the two are tied.
+  /// Returns the output matrix [vocab, D] of the last stage: the embedding if the two are tied.
   [[nodiscard]] parallel::ParamId head_weight() const { return head_; }
 
   [[nodiscard]] bool has_head() const { return stages_.back().has_head; }
 
-  /// If the embedding is tied and its two copies are on different ranks (first and last stage): the
-  /// FSDP unit of the local copy. These two ranks add up its gradients.
+  /// If the embedding is tied and its two copies are on different ranks (first and last stage),
+  /// returns the FSDP unit of the local copy. The two ranks add up the gradients of both copies.
   [[nodiscard]] std::optional<std::size_t> replicated_embedding() const {
     return replicated_embedding_;
   }
@@ -129,19 +136,28 @@ class Transformer {
   /// Appends the FSDP units that a stage reads, in order of use.
   void add_units(const StageUse& use, std::vector<std::size_t>& units) const;
   [[nodiscard]] parallel::IndexRange blocks_of(std::size_t stage) const;
-  [[nodiscard]] at::Tensor embed(const parallel::Microbatch& batch) const;
+  /// Returns the output of the embedding. With `saved`, it saves the activations for backward.
+  [[nodiscard]] at::Tensor embed(const parallel::Microbatch& batch, StageActivations* saved) const;
   /// Returns x times model.embedding_scale.
   [[nodiscard]] at::Tensor scaled(const at::Tensor& x) const;
+  /// Returns the rows of the embedding of tokens; 0 for tokens below 0.
+  [[nodiscard]] at::Tensor looked_up(const at::Tensor& tokens) const;
+  /// Returns the tokens before those of a micro-batch.
+  [[nodiscard]] static at::Tensor previous_of(const parallel::Microbatch& batch);
+  void embed_backward(const parallel::Microbatch& batch, StageActivations& saved,
+                      const at::Tensor& grad);
   /// Returns x plus the learned positions, or x itself without them. `positions`: of this rank's
   /// tokens.
   [[nodiscard]] at::Tensor with_positions(const at::Tensor& x, const at::Tensor& positions) const;
-  /// Adds the gradients of rows of a table, which all ranks of tp hold.
+  /// Adds the gradients of rows of a table. The caller reports the table as complete.
   void add_row_gradients(parallel::ParamId table, const at::Tensor& rows, const at::Tensor& grads);
-  void embed_backward(const parallel::Microbatch& batch, const at::Tensor& grad);
+  /// Adds the gradient of looked_up() to the gradient of the embedding.
+  void add_embedding_gradient(const at::Tensor& tokens, const at::Tensor& grad);
   /// Returns the local rows of the embedding that the tokens read, and a mask of tokens with
   /// their row on another rank (undefined if there are none).
   [[nodiscard]] std::pair<at::Tensor, at::Tensor> table_rows(const at::Tensor& tokens) const;
   [[nodiscard]] at::Tensor final_norm(const at::Tensor& x) const;
+  [[nodiscard]] bool trains_norm() const;
 
   parallel::ParamRegistry& registry_;
   RouterStatistics statistics_;
@@ -152,11 +168,14 @@ class Transformer {
   parallel::ParamId positions_ = 0;  // model.position = learned only
   parallel::WeightRef norm_;
   parallel::ParamId head_ = 0;  // the embedding if the two are tied
+  std::optional<EmbeddingOutput> embedding_output_;
   std::vector<std::unique_ptr<Block>> blocks_;
+  std::optional<ResidualMix> output_mix_;
   std::vector<parallel::ParamId> first_weights_;  // first parameter of each block
   std::size_t embedding_unit_ = 0;
   std::size_t positions_unit_ = 0;
   std::vector<std::size_t> block_units_;
+  std::vector<parallel::ParamId> head_parts_;  // parameters in the units of the head
   std::vector<std::size_t> head_units_;
   std::optional<std::size_t> replicated_embedding_;
 };

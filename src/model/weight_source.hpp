@@ -8,7 +8,8 @@
 
 namespace trireme::model::weighted {
 
-/// A weight as backward finds it again. The registry outlives every graph that uses it.
+/// Stores in the autograd context which weight a forward pass used, so that backward can request
+/// the weight again. The registry outlives every graph that uses the weight.
 struct Source {
   parallel::ParamRegistry* registry;
   parallel::WeightRef ref;
@@ -29,7 +30,7 @@ struct Source {
             {static_cast<parallel::ParamId>(ref[0]), static_cast<std::size_t>(ref[1])}};
   }
 
-  [[nodiscard]] bool trained() const { return registry->trained(ref); }
+  [[nodiscard]] bool trained() const { return ref.count > 0 && registry->trained(ref); }
 
   void give(const at::Tensor& grad) const {
     if (trained())

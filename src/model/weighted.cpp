@@ -101,7 +101,7 @@ class Linear {
   /// Schedules the gradients of all trainable weights; the backward pass calls it.
   void give(const at::Tensor& grad_y, const at::Tensor& inner_grad) const {
     if (!source_.trained() && !adapted()) return;
-    // now, because backward frees its inputs
+    // Recompute x now, because backward frees its inputs.
     const at::Tensor x = kept_->again ? kept_->again() : x_;
     kept_->again = {};
     source_.registry->run_or_defer([linear = *this, x, grad_y, inner_grad] {
@@ -192,6 +192,10 @@ struct AddBias : torch::autograd::Function<AddBias> {
   }
 };
 
+at::Tensor gain(const Source& source, const at::Tensor& x) {
+  return gain_of(*source.registry, source.ref, x);
+}
+
 void keep(AutogradContext* ctx, const ops::NormSetup& setup) {
   keep(ctx, setup.path);
   ctx->saved_data["layer"] = setup.kind == ops::NormKind::layer;
@@ -206,7 +210,7 @@ ops::NormSetup kept_norm(AutogradContext* ctx) {
 struct Norm : torch::autograd::Function<Norm> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Source& source,
                             const ops::NormSetup& setup) {
-    auto [y, statistics] = ops::norm_forward(x, source.weight(), setup);
+    auto [y, statistics] = ops::norm_forward(x, gain(source, x), setup);
     ctx->save_for_backward({x, statistics});
     source.keep(ctx, "weight");
     keep(ctx, setup);
@@ -217,7 +221,7 @@ struct Norm : torch::autograd::Function<Norm> {
     const Source source = Source::kept(ctx, "weight");
     const auto saved = ctx->get_saved_variables();
     const auto out =
-        ops::norm_backward(grads[0], saved[0], source.weight(), saved[1], kept_norm(ctx));
+        ops::norm_backward(grads[0], saved[0], gain(source, saved[0]), saved[1], kept_norm(ctx));
     source.give(out.weight);
     return {out.x, {}, {}};
   }
@@ -226,7 +230,7 @@ struct Norm : torch::autograd::Function<Norm> {
 struct AddNorm : torch::autograd::Function<AddNorm> {
   static tensor_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& residual,
                              const Source& source, const ops::NormSetup& setup) {
-    auto [sum, y, statistics] = ops::add_norm_forward(x, residual, source.weight(), setup);
+    auto [sum, y, statistics] = ops::add_norm_forward(x, residual, gain(source, x), setup);
     ctx->save_for_backward({sum, statistics});
     source.keep(ctx, "weight");
     keep(ctx, setup);
@@ -236,8 +240,8 @@ struct AddNorm : torch::autograd::Function<AddNorm> {
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
     const Source source = Source::kept(ctx, "weight");
     const auto saved = ctx->get_saved_variables();
-    const auto out = ops::add_norm_backward(grads[1], grads[0], saved[0], source.weight(), saved[1],
-                                            kept_norm(ctx));
+    const auto out = ops::add_norm_backward(grads[1], grads[0], saved[0], gain(source, saved[0]),
+                                            saved[1], kept_norm(ctx));
     source.give(out.weight);
     return {out.x, out.x, {}, {}};
   }
@@ -252,8 +256,9 @@ struct QkvNormRope : torch::autograd::Function<QkvNormRope> {
       const Source key{registry, *weights.key};
       query.keep(ctx, "query");
       key.keep(ctx, "key");
-      setup.q_weight = query.weight();
-      setup.k_weight = key.weight();
+      const at::Tensor head = qkv.narrow(-1, 0, 2 * setup.tables.cos.size(-1));
+      setup.q_weight = gain(query, head);
+      setup.k_weight = gain(key, head);
     }
     ctx->save_for_backward({qkv, setup.tables.cos, setup.tables.sin, setup.positions});
     ctx->saved_data["normed"] = weights.query.has_value();
@@ -269,8 +274,9 @@ struct QkvNormRope : torch::autograd::Function<QkvNormRope> {
     ops::QkNormRope setup{
         {}, {}, ctx->saved_data["eps"].toDouble(), {saved[1], saved[2]}, saved[3]};
     if (normed) {
-      setup.q_weight = Source::kept(ctx, "query").weight();
-      setup.k_weight = Source::kept(ctx, "key").weight();
+      const at::Tensor& head = grads[0];  // [B, heads, T, D]
+      setup.q_weight = gain(Source::kept(ctx, "query"), head);
+      setup.k_weight = gain(Source::kept(ctx, "key"), head);
     }
     const auto out =
         ops::qkv_norm_rope_backward(grads[0], grads[1], grads[2], saved[0], setup, kept_path(ctx));
@@ -308,6 +314,11 @@ at::Tensor row_parallel_linear(const parallel::TensorGroup& group, const at::Ten
 at::Tensor add_bias(const at::Tensor& y, parallel::ParamRegistry& registry,
                     parallel::WeightRef bias) {
   return AddBias::apply(y, Source{&registry, bias});
+}
+
+at::Tensor gain_of(parallel::ParamRegistry& registry, parallel::WeightRef weight,
+                   const at::Tensor& x) {
+  return weight.count == 0 ? at::ones({x.size(-1)}, x.options()) : registry.weight(weight);
 }
 
 at::Tensor norm(const at::Tensor& x, parallel::ParamRegistry& registry, parallel::WeightRef weight,

@@ -70,7 +70,14 @@ at::Tensor row_parallel_linear(const parallel::TensorGroup& group, const at::Ten
 at::Tensor add_bias(const at::Tensor& y, parallel::ParamRegistry& registry,
                     parallel::WeightRef bias);
 
-/// Like ops::norm_forward, with a registry weight.
+/// The weight of a norm without weights (model.norm_gain = false).
+constexpr parallel::WeightRef kNoGain{0, 0};
+
+/// Returns the weight of a norm over x [.., D]; ones [D] for kNoGain.
+at::Tensor gain_of(parallel::ParamRegistry& registry, parallel::WeightRef weight,
+                   const at::Tensor& x);
+
+/// Like ops::norm_forward, with a registry weight or kNoGain.
 at::Tensor norm(const at::Tensor& x, parallel::ParamRegistry& registry, parallel::WeightRef weight,
                 const ops::NormSetup& setup);
 
@@ -79,12 +86,32 @@ struct SumAndNorm {
   at::Tensor y;
 };
 
-/// Like ops::add_norm_forward, with a registry weight.
+/// Like ops::add_norm_forward, with a registry weight or kNoGain.
 SumAndNorm add_norm(const at::Tensor& x, const at::Tensor& residual,
                     parallel::ParamRegistry& registry, parallel::WeightRef weight,
                     const ops::NormSetup& setup);
 
-/// The norm weights [D] of queries and keys; empty without QK norm.
+/// The trained numbers [1] of mix(). Without `scale`, x is not scaled.
+struct MixWeights {
+  parallel::WeightRef factor;
+  std::optional<parallel::WeightRef> scale{};
+  double sign = 1;
+};
+
+/// Returns scale * x + sign * factor * source.
+at::Tensor mix(const at::Tensor& x, const at::Tensor& source, parallel::ParamRegistry& registry,
+               const MixWeights& weights);
+
+struct SmearWeights {
+  parallel::WeightRef gate;    // [C]
+  parallel::WeightRef scalar;  // [1]
+};
+
+/// Returns x + scalar * sigmoid(gate . x[:C]) * previous, for x and previous [.., D].
+at::Tensor smear(const at::Tensor& x, const at::Tensor& previous, parallel::ParamRegistry& registry,
+                 const SmearWeights& weights);
+
+/// The norm weights [D] of queries and keys, or kNoGain; empty without QK norm.
 struct QkNormWeights {
   std::optional<parallel::WeightRef> query{};
   std::optional<parallel::WeightRef> key{};

@@ -27,6 +27,10 @@ void add_over_ranks(const parallel::TensorGroup& group, const at::Tensor& sums) 
     parallel::all_reduce(group.group(), sums, comm::ReduceOp::sum, "qk norm")->wait();
 }
 
+at::Tensor weight_of(const Source& source, const at::Tensor& rows) {
+  return gain_of(*source.registry, source.ref, rows);
+}
+
 struct WholeQkNormFunction : torch::autograd::Function<WholeQkNormFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& qkv,
                             const parallel::TensorGroup* group, parallel::ParamRegistry* registry,
@@ -45,8 +49,9 @@ struct WholeQkNormFunction : torch::autograd::Function<WholeQkNormFunction> {
     rstd.add_(shape.eps).rsqrt_();
     const at::Tensor y = qkv.clone();
     const QkParts out(y, shape);
-    out.queries.copy_(parts.queries.to(wide) * rstd[0].unsqueeze(-1) * query.weight());
-    out.keys.copy_(parts.keys.to(wide) * rstd[1].unsqueeze(-1) * key.weight());
+    out.queries.copy_(parts.queries.to(wide) * rstd[0].unsqueeze(-1) *
+                      weight_of(query, parts.queries));
+    out.keys.copy_(parts.keys.to(wide) * rstd[1].unsqueeze(-1) * weight_of(key, parts.keys));
     ctx->save_for_backward({qkv, rstd});
     ctx->saved_data["group"] = static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(group));
     ctx->saved_data["shape"] = c10::List<std::int64_t>(
@@ -69,8 +74,8 @@ struct WholeQkNormFunction : torch::autograd::Function<WholeQkNormFunction> {
     const at::Tensor normed_k = x.keys.to(wide) * saved[1][1].unsqueeze(-1);
     const at::Tensor grad_q = grad.queries.to(wide);
     const at::Tensor grad_k = grad.keys.to(wide);
-    const at::Tensor scaled_q = grad_q * query.weight();
-    const at::Tensor scaled_k = grad_k * key.weight();
+    const at::Tensor scaled_q = grad_q * weight_of(query, grad_q);
+    const at::Tensor scaled_k = grad_k * weight_of(key, grad_k);
     const at::Tensor means =
         at::stack({(scaled_q * normed_q).sum(-1), (scaled_k * normed_k).sum(-1)});  // [2, B, T]
     add_over_ranks(*group, means);
@@ -79,7 +84,8 @@ struct WholeQkNormFunction : torch::autograd::Function<WholeQkNormFunction> {
     const at::Tensor result = grads[0].clone(at::MemoryFormat::Contiguous);
     const QkParts out(result, shape);
     out.queries.copy_((scaled_q - normed_q * means[0].unsqueeze(-1)) * saved[1][0].unsqueeze(-1));
-    // Gradients of keys that several ranks hold are added later, so one rank subtracts their mean.
+    // The gradients of a key that several ranks hold are added later, so only one rank subtracts
+    // the mean.
     scaled_k.narrow(-1, shape.first_own, shape.keys - shape.first_own)
         .sub_(normed_k.narrow(-1, shape.first_own, shape.keys - shape.first_own) *
               means[1].unsqueeze(-1));

@@ -96,7 +96,7 @@ const AttentionRow& find_attention(Path path, const at::Tensor& q, const Attenti
 
 /// Returns true if the library only needs to know whether attention is causal.
 bool one_document_a_row(const AttentionSetup& setup) {
-  return setup.whole_rows() && setup.window == 0 &&
+  return setup.whole_rows() && setup.mask.is_simple() &&
          std::all_of(setup.bounds.begin(), setup.bounds.end(),
                      [](const auto& edges) { return edges.size() == 2; });
 }
@@ -173,7 +173,7 @@ at::Tensor library_attention(const at::Tensor& q, const at::Tensor& k, const at:
                              const AttentionSetup& setup) {
   check_shapes(q, k, v, setup);
   if (one_document_a_row(setup)) {
-    return at::scaled_dot_product_attention(q, k, v, {}, 0.0, setup.causal, setup.scale,
+    return at::scaled_dot_product_attention(q, k, v, {}, 0.0, setup.mask.causal, setup.scale,
                                             /*enable_gqa=*/true);
   }
   const auto length = setup.query_positions.empty() ? q.size(2) : k.size(2);

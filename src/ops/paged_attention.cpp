@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "ops/attention/plan.hpp"
 #include "ops/cpu_rows.hpp"
 #include "ops/upload.hpp"
 
@@ -241,9 +240,10 @@ PagedCache make_paged_cache(std::int64_t blocks, std::int64_t kv_heads, std::int
           make(count).view({kv_heads, blocks, kBlockTokens / word, head_dim, word})};
 }
 
-PagedPlan plan_paged(std::vector<PagedSequence> texts, at::Device device, std::int64_t window) {
-  const AttentionSetup setup{.window = window};
+PagedPlan plan_paged(std::vector<PagedSequence> texts, at::Device device,
+                     const AttentionMask& mask) {
   PagedPlan plan;
+  plan.mask = mask;
   std::vector<std::int64_t> block_of_row;
   std::vector<std::int64_t> slot_of_row;
   std::vector<std::int64_t> single_rows;
@@ -257,7 +257,7 @@ PagedPlan plan_paged(std::vector<PagedSequence> texts, at::Device device, std::i
     for (std::int64_t position = text.before; position < end; ++position) {
       block_of_row.push_back(text.blocks[static_cast<std::size_t>(position / kBlockTokens)]);
       slot_of_row.push_back(position % kBlockTokens);
-      KeyInterval seen = setup.positions_seen(position);
+      KeyInterval seen = mask.positions_seen(position);
       seen.begin = std::max<std::int64_t>(seen.begin, 0);
       plan.seen.push_back(seen);
     }

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "ops/key_interval.hpp"
+#include "ops/attention/mask.hpp"
 #include "ops/path.hpp"
 
 /// Attention of growing sequences over keys and values in blocks of kBlockTokens tokens, which
@@ -46,6 +46,7 @@ struct PagedPrompt {
 
 /// The rows of each sequence and the tokens that each row sees, computed once per step.
 struct PagedPlan {
+  AttentionMask mask;
   std::vector<PagedSequence> texts;  // rows in order, without gaps
   std::int64_t num_rows = 0;
   std::vector<KeyInterval> seen;  // [rows]: tokens of its sequence that a row sees
@@ -58,9 +59,10 @@ struct PagedPlan {
   std::vector<PagedPrompt> prompts;
 };
 
-/// Plans a step. `window` limits the tokens that a row sees, counted back from its own
-/// (AttentionSetup); 0: no limit. Throws Error(internal) for gaps in rows and missing blocks.
-PagedPlan plan_paged(std::vector<PagedSequence> texts, at::Device device, std::int64_t window = 0);
+/// Plans a step of layers with this mask, which must be causal. Throws Error(internal) for gaps in
+/// rows and missing blocks.
+PagedPlan plan_paged(std::vector<PagedSequence> texts, at::Device device,
+                     const AttentionMask& mask = {});
 
 /// Stores keys and values [1, kv_heads, rows, head_dim] (any strides) of all rows in the cache.
 void paged_store(const at::Tensor& k, const at::Tensor& v, const PagedPlan& plan,

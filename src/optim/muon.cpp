@@ -32,7 +32,8 @@ std::vector<RatedParams> others_of(const MuonConfig& config,
   std::map<Table, RatedParams> groups{
       {Table::none, {{}, rate_factor(config.scalar_lr, config)}},
       {Table::embedding, {{}, rate_factor(config.embed_lr, config)}},
-      {Table::head, {{}, rate_factor(config.head_lr, config)}}};
+      {Table::head, {{}, rate_factor(config.head_lr, config)}},
+      {Table::value, {{}, rate_factor(config.value_lr, config)}}};
   for (const ParamRange& range : params) {
     const parallel::ParamSpec& spec = registry.spec(range.id);
     if (!has_matrices(spec)) groups[spec.table].params.push_back(range);
@@ -71,6 +72,7 @@ void check(const MuonConfig& config, Problems& problems) {
   check_rate("optim.matrix_lr", config.matrix_lr, problems);
   check_rate("optim.embed_lr", config.embed_lr, problems);
   check_rate("optim.head_lr", config.head_lr, problems);
+  check_rate("optim.value_lr", config.value_lr, problems);
   check_rate("optim.scalar_lr", config.scalar_lr, problems);
   check_fraction("optim.momentum_start", config.momentum_start, problems);
   check_fraction("optim.momentum_end", config.momentum_end, problems);

@@ -18,6 +18,7 @@ struct MuonConfig {
   double matrix_lr = 0.02;
   double embed_lr = kRateOfRun;
   double head_lr = kRateOfRun;
+  double value_lr = kRateOfRun;
   double scalar_lr = kRateOfRun;
   double momentum_start = 0.85;
   std::int64_t momentum_warmup = 300;
@@ -34,6 +35,7 @@ struct MuonConfig {
           "peak learning rate of matrices, times sqrt(max(1, rows / columns)); -1: optim.lr");
     visit("embed_lr", self.embed_lr, "peak learning rate of embeddings; -1: optim.lr");
     visit("head_lr", self.head_lr, "peak learning rate of an untied head; -1: optim.lr");
+    visit("value_lr", self.value_lr, "peak learning rate of value embeddings; -1: optim.lr");
     visit("scalar_lr", self.scalar_lr,
           "peak learning rate of norms and other vectors; -1: optim.lr");
     visit("momentum_start", self.momentum_start, "momentum of the first update, in [0, 1)");

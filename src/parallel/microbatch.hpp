@@ -49,7 +49,9 @@ struct Microbatch {
   // generated answers: [N, 6] fp64 in host memory, the members of data::PolicyTarget for each of the
   // N targets, in token order; undefined: other samples
   at::Tensor policy;
-  at::Tensor padding;     // [B, T] bool; undefined: no padding
+  at::Tensor padding;  // [B, T] bool; undefined: no padding
+  // [B, T] int64, see previous_tokens(); undefined: the sequences are not sharded
+  at::Tensor previous;
   double aux_weight = 0;  // weight of the router losses, per sequence or per micro-batch
   // routes of the forward pass, for activation checkpointing; null if nothing is recomputed
   std::shared_ptr<RouteMemo> routes;
@@ -61,14 +63,20 @@ struct Microbatch {
   std::shared_ptr<const Microbatch> mismatched;
 
   /// Returns the tensors [B, T], of which every rank of cp holds its positions.
-  [[nodiscard]] std::array<at::Tensor*, 7> per_token() {
+  [[nodiscard]] std::array<at::Tensor*, 8> per_token() {
     return {&tokens,      &targets, &target_weights, &positions, &dropout_positions,
-            &sequence_of, &padding};
+            &sequence_of, &padding, &previous};
   }
 
   [[nodiscard]] std::int64_t rows() const { return tokens.size(0); }
 
   [[nodiscard]] std::int64_t length() const { return tokens.size(1); }
 };
+
+/// Returns the token before each token of the same document, -1 for its first token. `tokens` and
+/// `positions` are [B, T]; a document begins at position 0.
+inline at::Tensor previous_tokens(const at::Tensor& tokens, const at::Tensor& positions) {
+  return tokens.roll(1, -1).masked_fill(positions.eq(0), -1);
+}
 
 }  // namespace trireme::parallel

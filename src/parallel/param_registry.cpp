@@ -116,7 +116,7 @@ void ParamRegistry::initialize(std::uint64_t seed) {
       at::Tensor values = master_part(unit).narrow(0, span.begin - part.begin, span.count);
       if (spec.init.kind == InitDistribution::Kind::ones ||
           spec.init.kind == InitDistribution::Kind::zeros) {
-        values.fill_(spec.init.kind == InitDistribution::Kind::ones ? 1.0 : 0.0);
+        values.fill_(spec.init.kind == InitDistribution::Kind::ones ? spec.init.scale : 0.0);
         continue;
       }
       Slice slice = layout_.param(span.id).slice;
@@ -125,8 +125,9 @@ void ParamRegistry::initialize(std::uint64_t seed) {
       const auto drawn =
           spec.init.kind == InitDistribution::Kind::normal ? normal_values : uniform_values;
       std::vector<double> unscaled = drawn(seed, spec.name, spec.shape, slice);
-      const at::Tensor scaled =
-          at::from_blob(unscaled.data(), {span.count}, at::kDouble).mul_(spec.init.scale);
+      const at::Tensor scaled = at::from_blob(unscaled.data(), {span.count}, at::kDouble)
+                                    .mul_(spec.init.scale)
+                                    .add_(spec.init.center);
       // Round to the master dtype first, so that frozen and trainable values are rounded equally
       // often.
       values.copy_(scaled.to(dtypes_.main));

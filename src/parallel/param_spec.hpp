@@ -17,10 +17,12 @@ struct WeightRef {
   std::size_t count = 1;
 };
 
-/// The distribution of initial values. A value depends on (seed, name, global index) only.
+/// The distribution of initial values. A value depends on (seed, name, global index) only. `ones`
+/// gives `scale` itself.
 struct InitDistribution {
   enum class Kind { normal, uniform, ones, zeros } kind = Kind::normal;
-  double scale = 0.02;  // normal: standard deviation; uniform: values in [-scale, scale)
+  double scale = 0.02;  // normal: standard deviation; uniform: values in center + [-scale, scale)
+  double center = 0;    // uniform only
 };
 
 /// A half-open range of indices.
@@ -68,8 +70,8 @@ struct ParamSpec {
   /// the first stage owns it.
   enum class Copies { none, first_of_two, second_of_two } copies = Copies::none;
   /// An optimizer of whole matrices (Muon) updates tables with rates of their own. A tied table is
-  /// an embedding.
-  enum class Table { none, embedding, head } table = Table::none;
+  /// an embedding; `value` is an embedding that is added to the values of attention.
+  enum class Table { none, embedding, head, value } table = Table::none;
   /// If above 0, the optimizer does not update the parameter and the gradient norm does not count
   /// it. Instead, each update moves every element by this amount against the sign of its gradient
   /// (for the bias of a router).

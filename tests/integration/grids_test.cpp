@@ -13,6 +13,7 @@
 
 #include "comm/thread/thread_world.hpp"
 #include "core/error.hpp"
+#include "model/residual_terms.hpp"
 #include "pipeline/named.hpp"
 #include "pipeline/schedule_file.hpp"
 #include "support/layouts/grid_cases.hpp"
@@ -113,6 +114,30 @@ const OptionsCase kOptions[] = {
        model.logit_softcap = 0.1;
        model.tie_embeddings = false;
      }},
+    {"norms without weights and value embeddings",
+     [](model::ModelConfig& model) {
+       model.norm_gain = false;
+       model.embed_norm = true;
+       model.qk_scale = 1.2;
+       model.init = "uniform";
+       model.value_embeddings = "alternate";
+       model.window_pattern = "SL";
+       model.num_layers = 3;
+     }},
+    {"smear",
+     [](model::ModelConfig& model) {
+       model.smear = true;
+       model.tie_embeddings = false;
+       model.softcap = 2;
+     }},
+    {"residual terms",
+     [](model::ModelConfig& model) {
+       model.residual_scalars = model.skips = model.backout = true;
+       model.smear = model.embed_norm = true;
+       model.norm_eps = 0.1;  // backout of the last of 2 layers would only scale the norm's input
+       model.init = "uniform";
+       model.value_embeddings = "0";
+     }},
     {"experts with bias",
      [](model::ModelConfig& model) {
        model.qkv_bias = model.post_norms = true;
@@ -155,6 +180,7 @@ TEST(Grids, ModelOptionsEqualOneProcess) {
       config.model.num_kv_heads = 2;
       options.change(config.model);
       layouts[i].change(config.parallel);
+      if (config.parallel.pp > 1 && model::has_residual_terms(config.model)) continue;
       const train::LayoutComparison comparison =
           compare_with_one_process(config, layouts[i].ranks, 3);
       EXPECT_LE(std::max({comparison.grad_rel, comparison.weight_rel, comparison.loss_rel,

@@ -55,8 +55,8 @@ class ExactLayer : public model::Layer {
         {.name = "b", .shape = {kWidth, kHidden}, .split = parallel::DimSplit{1}})};
   }
 
-  [[nodiscard]] at::Tensor forward(const parallel::Microbatch&,
-                                   const at::Tensor& x) const override {
+  [[nodiscard]] at::Tensor forward(const parallel::Microbatch&, const at::Tensor& x,
+                                   std::span<const at::Tensor> /*sources*/) const override {
     const at::Tensor own = model::weighted::linear(x, registry_, whole_);
     const std::vector<at::Tensor> parts =
         model::weighted::column_parallel_linear(tensor_, own, registry_, column_).chunk(2, -1);

@@ -165,6 +165,7 @@ class Muon:
     def __init__(self, weights, c):
         self.c, self.updates = c, 0
         tables = {"model.embed_tokens.weight": "embed_lr", "lm_head.weight": "head_lr"}
+        tables.update({name: "value_lr" for name in weights if name.endswith("value_embed.weight")})
         self.matrices = [p for name, p in weights.items() if p.dim() > 1 and name not in tables]
         groups = {}
         for name, p in weights.items():
@@ -227,11 +228,11 @@ def make_optimizer(weights, c):
     return torch.optim.AdamW(groups, lr=c["lr"], betas=(c["beta1"], c["beta2"]), eps=c["eps"], foreach=False, fused=False)
 
 
-def replay(report, tensors, dtype):
+def replay(report, tensors, dtype, make_model=oracle.Model):
     """Returns losses, gradient norms, gradients of step 1 and the final weights of the same
     training in PyTorch. Weights, optimizer state and sums of gradients are fp32 if the model is
     bf16."""
-    net = oracle.Model(report["model"], report["train"]["seq_len"], dtype)
+    net = make_model(report["model"], report["train"]["seq_len"], dtype)
     wide = torch.float32 if dtype == torch.bfloat16 else dtype
     weights = {name: torch.nn.Parameter(value.to(wide, copy=True)) for name, value in tensors["initial"].items()}
     optimizer = make_optimizer(weights, report["optim"])
@@ -266,7 +267,8 @@ def relative(ours, theirs):
 
 
 def distance(ours, theirs):
-    return float((ours.double() - theirs.double()).norm() / theirs.double().norm())
+    """Relative; absolute if theirs is 0."""
+    return float((ours.double() - theirs.double()).norm() / (theirs.double().norm() or 1.0))
 
 
 def distances(run, exact, initial):
@@ -308,9 +310,9 @@ def calibrate(case, precision, report, tensors, same):
     return not bad
 
 
-def compare(driver, work, case, precision, steps):
+def compare(driver, work, case, precision, steps, make_model=oracle.Model):
     report, tensors = run_driver(driver, work, case, precision, steps)
-    losses, norms, grads, final, many = replay(report, tensors, DTYPE[precision])
+    losses, norms, grads, final, many = replay(report, tensors, DTYPE[precision], make_model)
     good = precision == "fp64" or calibrate(case, precision, report, tensors, (losses, grads, final))
     assert (many > 0) == (case["data"] == "short"), f"{case['name']}: {many} micro-batches have rows of several documents"
     assert grads.keys() == tensors["grads"].keys()

@@ -103,8 +103,9 @@ NodeShape shape_of(const SubmitRequest& request, const scheduler::NodeKind& kind
 std::filesystem::path script_of(const SubmitRequest& request, const scheduler::NodeKind& kind,
                                 const std::filesystem::path& home) {
   const scheduler::SchedulerWords& words = scheduler::scheduler().words();
+  const std::string_view name = request.task == "rl" ? "grpo" : std::string_view(request.task);
   const auto script = [&](std::string_view gpu) {
-    return home / words.id / formatted("{}_{}{}", request.task, gpu, words.script_extension);
+    return home / words.id / formatted("{}_{}{}", name, gpu, words.script_extension);
   };
   const fs::path own = script(kind.gpu_type);
   std::error_code code;

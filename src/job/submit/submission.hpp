@@ -46,7 +46,7 @@ struct NodeShape {
 NodeShape shape_of(const SubmitRequest& request, const scheduler::NodeKind& kind);
 
 /// Returns the job script of the task in `home`, the directory that contains slurm/. If there is no script for this type
-/// of GPU, returns the script for a100.
+/// of GPU, returns the script for a100. The script of the task rl is named after GRPO.
 std::filesystem::path script_of(const SubmitRequest& request, const scheduler::NodeKind& kind,
                                 const std::filesystem::path& home);
 

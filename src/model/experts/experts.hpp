@@ -20,7 +20,7 @@ namespace trireme::model {
 /// expert's rank and back (parallel/experts).
 ///
 /// This is one operation with a hand-written backward. For T tokens it saves the normed input, the
-/// scores, the chosen experts and the gate and up values of each row, whatever the routing.
+/// scores, the chosen experts and the gate and up values of each row, for any routing.
 class Experts {
  public:
   /// Declares the weights: mlp.gate [E, D]; its bias [E] if biases balance the load;

@@ -86,7 +86,8 @@ struct LowRank {
 
   void give(const at::Tensor& x, const at::Tensor& inner, const at::Tensor& inner_grad,
             const at::Tensor& grad_y) const {
-    // With the narrow factor on the left, transposed, it takes a quarter of the time.
+    // With the narrow factor on the left and a transposed result, the product takes a quarter of
+    // the time.
     for_each_term(inner, as_rows(grad_y), [&](auto& term, auto&, auto of_a, auto of_y) {
       registry->add_gradient(term.b, ops::outer_product(of_a, of_y).t());
     });

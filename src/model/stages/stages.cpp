@@ -33,9 +33,9 @@ double layer_cost(const ModelConfig& c, std::int64_t seq_len, std::int64_t layer
       moe.num_experts_per_tok * moe.moe_intermediate_size + moe.shared_width();
   const auto width = static_cast<double>(experts ? of_experts : c.intermediate_size);
   const double of_mlp = experts || c.gated_mlp() ? 3 : 2;
-  const double matrices = d * (2 * heads + 2 * keys + of_mlp * width +
-                               static_cast<double>(experts ? moe.num_experts : 0));
-  const std::int64_t seen = c.attention_setup(layer).keys_of_last_query(seq_len);
+  const double matrices =
+      d * (2 * heads + 2 * keys + of_mlp * width + static_cast<double>(experts ? moe.num_experts : 0));
+  const std::int64_t seen = c.attention_setup(layer).mask.keys_of_last_query(seq_len);
   return 2 * matrices + 2 * heads * static_cast<double>(seen);  // causal: half of all pairs
 }
 
@@ -88,8 +88,8 @@ std::vector<StageRange> balanced_stages(const ModelConfig& config, std::int64_t 
   costs.head = 2 * static_cast<double>(config.vocab_size) * static_cast<double>(config.hidden_size);
   const double bound = least_bound(costs, count) * (1 + kRounding);
 
-  // For the layers from each index on: the most even division (least squares) into `stages` stages
-  // that all stay within the bound, with the longest stages first.
+  // best[stages][from] is the most even division (least squares) of the layers from `from` on into
+  // `stages` stages. All of these stages stay within the bound, and the longest stages come first.
   struct Rest {
     double squares = std::numeric_limits<double>::infinity();
     std::int64_t first = 0;  // number of layers in the first of these stages

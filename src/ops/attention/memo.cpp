@@ -5,11 +5,13 @@
 namespace trireme::ops {
 namespace {
 
-std::shared_ptr<const std::vector<VarlenCall>> make_calls(
-    const AttentionPlan& plan, const AttentionSetup& setup, std::int64_t batch,
-    std::int64_t num_queries, std::int64_t num_keys, at::Device device) {
-  auto calls = std::make_shared<std::vector<VarlenCall>>(
-      varlen_calls(plan, batch, num_queries, num_keys, setup.window));
+std::shared_ptr<const std::vector<VarlenCall>> make_calls(const AttentionPlan& plan,
+                                                          std::int64_t batch,
+                                                          std::int64_t num_queries,
+                                                          std::int64_t num_keys,
+                                                          at::Device device) {
+  auto calls =
+      std::make_shared<std::vector<VarlenCall>>(varlen_calls(plan, batch, num_queries, num_keys));
   for (VarlenCall& call : *calls)
     copy_to_device(call, batch * num_queries, batch * num_keys, device);
   return calls;
@@ -21,15 +23,14 @@ AttentionMemo::Entry& AttentionMemo::entry(const AttentionSetup& setup, std::int
                                            std::int64_t num_queries, std::int64_t num_keys) {
   const auto found = std::ranges::find_if(entries_, [&](const std::unique_ptr<Entry>& each) {
     const Key& key = each->key;
-    return key.causal == setup.causal && key.window == setup.window && key.batch == batch &&
-           key.num_queries == num_queries && key.num_keys == num_keys &&
-           key.bounds == setup.bounds && key.query_positions == setup.query_positions &&
-           key.key_positions == setup.key_positions;
+    return key.mask == setup.mask && key.batch == batch && key.num_queries == num_queries &&
+           key.num_keys == num_keys && key.bounds == setup.bounds &&
+           key.query_positions == setup.query_positions && key.key_positions == setup.key_positions;
   });
   if (found != entries_.end()) return **found;
   auto made = std::make_unique<Entry>();
-  made->key = {setup.causal,        setup.window, setup.bounds, setup.query_positions,
-               setup.key_positions, batch,        num_queries,  num_keys};
+  made->key = {setup.mask,  setup.bounds, setup.query_positions, setup.key_positions, batch,
+               num_queries, num_keys};
   made->plan =
       std::make_shared<const AttentionPlan>(plan_attention(setup, batch, num_queries, num_keys));
   return *entries_.emplace_back(std::move(made));
@@ -61,8 +62,7 @@ std::shared_ptr<const std::vector<VarlenCall>> AttentionMemo::calls(const Attent
                                                                     at::Device device) {
   const std::scoped_lock lock(mutex_);
   Entry& found = entry_on(device, setup, batch, num_queries, num_keys);
-  if (!found.calls)
-    found.calls = make_calls(*found.plan, setup, batch, num_queries, num_keys, device);
+  if (!found.calls) found.calls = make_calls(*found.plan, batch, num_queries, num_keys, device);
   return found.calls;
 }
 
@@ -92,7 +92,7 @@ std::shared_ptr<const std::vector<VarlenCall>> placed_calls(const AttentionSetup
                                                             std::int64_t num_keys,
                                                             at::Device device) {
   if (setup.memo) return setup.memo->calls(setup, batch, num_queries, num_keys, device);
-  return make_calls(plan_attention(setup, batch, num_queries, num_keys), setup, batch, num_queries,
+  return make_calls(plan_attention(setup, batch, num_queries, num_keys), batch, num_queries,
                     num_keys, device);
 }
 

@@ -29,8 +29,7 @@ class AttentionMemo {
 
  private:
   struct Key {
-    bool causal;
-    std::int64_t window;
+    AttentionMask mask;
     RowBounds bounds;
     RowPositions query_positions;
     RowPositions key_positions;

@@ -114,7 +114,7 @@ KeyCount count_before(std::int64_t position, const std::vector<Segment>& islands
 void add_parts(const Segment& queries, const std::vector<Segment>& islands,
                const AttentionSetup& setup, DocumentPlan& plan) {
   for (std::int64_t position = queries.position; position < queries.end();) {
-    const KeyInterval seen = setup.positions_seen(position);
+    const KeyInterval seen = setup.mask.positions_seen(position);
     const KeyCount begin = count_before(seen.begin, islands, plan.num_keys);
     const KeyCount end = count_before(seen.end, islands, plan.num_keys);
     std::int64_t length = std::min({queries.end() - position, begin.length, end.length});
@@ -186,8 +186,7 @@ std::vector<TokenRange> DocumentPlan::tokens_of(KeyInterval interval) const {
 
 void check_attention(const AttentionSetup& setup, std::int64_t batch, std::int64_t num_queries,
                      std::int64_t num_keys) {
-  if (setup.window < 0)
-    fail(ErrorKind::internal, "attention: window {} must be 0 or more", setup.window);
+  if (!setup.mask.is_valid()) fail(ErrorKind::internal, "attention: the mask has invalid values");
   check_bounds(setup.bounds, batch);
   check_directories("queries", setup.query_positions, setup.bounds, batch, num_queries);
   check_directories("keys", setup.key_positions, setup.bounds, batch, num_keys);

@@ -1,13 +1,12 @@
 #pragma once
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "ops/key_interval.hpp"
+#include "ops/attention/mask.hpp"
 
-/// Computes the keys that every query sees, from positions in the row, document boundaries and a
-/// window. All attention code reads these intervals. No LibTorch.
+/// Computes the keys that every query sees, from positions in the row, document boundaries and the
+/// mask. All attention code reads these intervals. No LibTorch.
 namespace trireme::ops {
 
 /// Document boundaries of every row of a batch, one list per row: 0 = first < ... < row length.
@@ -40,15 +39,14 @@ class AttentionMemo;
 /// Returns a memo for the calls of one micro-batch (attention/memo.hpp).
 std::shared_ptr<AttentionMemo> make_attention_memo();
 
-/// A query sees the keys of its document; if causal, only those up to its own position.
+/// A query sees the keys of its document that the mask shows.
 struct AttentionSetup {
   double scale = 1.0;  // factor of the scores, usually 1 / sqrt(D)
-  bool causal = true;
+  AttentionMask mask = {};
   RowBounds bounds = {};  // bounds in the whole row, even if tensors hold only a part of it
   RowPositions query_positions = {};
   RowPositions key_positions = {};
   bool wide = false;  // results in fp32 (fp64 for fp64), to be merged with other parts of a softmax
-  std::int64_t window = 0;  // a query sees only keys closer than window; 0: no limit
   double softcap = 0;  // scores s become c * tanh(s / c) before the softmax; 0: unchanged. Only the
                        // plain path has it
   // stores the plan and its tensors for further calls; null: every call computes them again
@@ -58,22 +56,7 @@ struct AttentionSetup {
   [[nodiscard]] bool whole_rows() const { return query_positions.empty() && key_positions.empty(); }
 
   /// Returns false if every query sees every key.
-  [[nodiscard]] bool masks() const { return causal || window > 0 || !bounds.empty(); }
-
-  /// Returns the positions that a query sees in a document without boundaries. This is the only
-  /// definition of causal and windowed attention.
-  [[nodiscard]] KeyInterval positions_seen(std::int64_t position) const {
-    constexpr std::int64_t kFar = std::int64_t{1} << 60;  // beyond every boundary
-    return {window > 0 ? position + 1 - window : -kFar, causal       ? position + 1
-                                                        : window > 0 ? position + window
-                                                                     : kFar};
-  }
-
-  /// Returns the number of keys that the last query of a row sees. Cost formulas use it for all.
-  [[nodiscard]] std::int64_t keys_of_last_query(std::int64_t length) const {
-    const KeyInterval seen = positions_seen(length - 1);
-    return std::min(seen.end, length) - std::max<std::int64_t>(seen.begin, 0);
-  }
+  [[nodiscard]] bool masks() const { return mask.hides_keys() || !bounds.empty(); }
 };
 
 /// Queries that are adjacent in the tensor and in the row. Each one sees an interval of its

@@ -22,15 +22,33 @@ struct Sequence {
   bool slides;  // both ends of the keys move by one key per query
 };
 
-Sequence sequence_of(const QueryPart& part, std::int64_t window) {
+bool slides(const QueryPart& part) {
+  return part.begin_moves && part.end_moves;
+}
+
+/// Returns the largest window_left of parts that slide; -1: none slides.
+std::int64_t largest_window_left(const AttentionPlan& plan) {
+  std::int64_t largest = -1;
+  for (const DocumentPlan& document : plan) {
+    for (const QueryPart& part : document.queries) {
+      if (slides(part) && !part.sees_no_key())
+        largest = std::max(largest, part.first.end - part.first.begin - 1);
+    }
+  }
+  return largest;
+}
+
+/// `window_left` is the largest of the plan. A causal part with at most as many keys takes it, which
+/// excludes no key, so that the part can be in one call with parts that slide.
+Sequence sequence_of(const QueryPart& part, std::int64_t window_left) {
   const KeyInterval keys = part.keys();
-  Sequence sequence{part.tokens, keys, part.end_moves, -1, part.begin_moves && part.end_moves};
+  Sequence sequence{part.tokens, keys, part.end_moves, -1, slides(part)};
   if (sequence.slides) {
     sequence.window_left = part.first.end - part.first.begin - 1;
   } else if (part.begin_moves) {
     sequence.window_left = keys.end - keys.begin - part.tokens.length;
-  } else if (part.end_moves && window > 0) {
-    sequence.window_left = window - 1;  // excludes no key: such a part has at most `window` keys
+  } else if (part.end_moves && keys.end - keys.begin <= window_left + 1) {
+    sequence.window_left = window_left;
   }
   return sequence;
 }
@@ -43,11 +61,11 @@ bool slides_on(const Sequence& last, const Sequence& next) {
          next.keys.end - next.queries.length == last.keys.end;
 }
 
-std::vector<Sequence> sequences_of(const DocumentPlan& document, std::int64_t window) {
+std::vector<Sequence> sequences_of(const DocumentPlan& document, std::int64_t window_left) {
   std::vector<Sequence> sequences;
   for (const QueryPart& part : document.queries) {
     if (part.sees_no_key()) continue;
-    const Sequence next = sequence_of(part, window);
+    const Sequence next = sequence_of(part, window_left);
     if (!sequences.empty() && slides_on(sequences.back(), next)) {
       sequences.back().queries.length += next.queries.length;
       sequences.back().keys.end = next.keys.end;
@@ -176,13 +194,13 @@ const VarlenKernel& flash_kernel() {
 }  // namespace
 
 std::vector<VarlenCall> varlen_calls(const AttentionPlan& plan, std::int64_t batch,
-                                     std::int64_t num_queries, std::int64_t num_keys,
-                                     std::int64_t window) {
+                                     std::int64_t num_queries, std::int64_t num_keys) {
+  const std::int64_t window_left = largest_window_left(plan);
   std::vector<VarlenCall> calls;
   for (std::int64_t row = 0; row < batch; ++row) {
     for (const DocumentPlan& document : plan) {
       if (document.row >= 0 && document.row != row) continue;
-      for (const Sequence& sequence : sequences_of(document, window))
+      for (const Sequence& sequence : sequences_of(document, window_left))
         append_sequence(document, sequence, row * num_queries, row * num_keys,
                         call_of(sequence, calls));
     }

@@ -35,10 +35,9 @@ struct VarlenCall {
 };
 
 /// Returns one call for each combination of `causal` and `window_left`, causal calls first. Without
-/// a window these are at most two. `window`: AttentionSetup::window of the plan.
+/// a window these are at most two.
 std::vector<VarlenCall> varlen_calls(const AttentionPlan& plan, std::int64_t batch,
-                                     std::int64_t num_queries, std::int64_t num_keys,
-                                     std::int64_t window = 0);
+                                     std::int64_t num_queries, std::int64_t num_keys);
 
 /// Uploads offsets and indices to `device`, without waiting. `total_queries`, `total_keys`: tokens
 /// of [B Tq] and [B Tk].

@@ -15,7 +15,7 @@ using RankRanges = std::vector<Ranges>;  // by rank
 class RowWork {
  public:
   RowWork(const ops::AttentionSetup& rows, std::size_t row, std::int64_t length) {
-    ops::AttentionSetup setup{.causal = rows.causal, .window = rows.window};
+    ops::AttentionSetup setup{.mask = rows.mask};
     if (!rows.bounds.empty()) setup.bounds = {rows.bounds[row]};
     for (const ops::DocumentPlan& document : ops::plan_attention(setup, 1, length, length))
       parts_.insert(parts_.end(), document.queries.begin(), document.queries.end());

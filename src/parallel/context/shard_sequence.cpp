@@ -55,6 +55,8 @@ Microbatch shard_sequence(Microbatch whole, const Mesh& mesh) {
     whole.target_tokens = select_targets(*whole.target_tokens, whole.length(), own);
   if (whole.mismatched)
     whole.mismatched = std::make_shared<Microbatch>(shard_sequence(*whole.mismatched, mesh));
+  // the previous token of a token may be on another rank
+  whole.previous = previous_tokens(whole.tokens, whole.positions);
   for (at::Tensor* per_token : whole.per_token())
     if (per_token->defined()) *per_token = select_positions(*per_token, own);
   return whole;

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "core/error.hpp"
 #include "core/number.hpp"
+#include "model/residual_terms.hpp"
 #include "model/stages/stages.hpp"
 #include "parallel/param_spec.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
@@ -51,6 +53,18 @@ void add_stage_reasons(const parallel::ParallelConfig& config, const LayoutFacts
     reasons.push_back({mistake->key, mistake->value, mistake->why});
     return;
   }
+  for (const auto& [key, is_set] :
+       {std::pair{"model.residual_scalars", facts.model.residual_scalars},
+        {"model.skips", facts.model.skips},
+        {"model.backout", facts.model.backout}}) {
+    if (is_set)
+      add(reasons, "parallel.pp", config.pp,
+          "must be 1 with {}: a stage sends only the residual stream to the next stage, not the hidden states of earlier layers",
+          key);
+  }
+  if (facts.model.smear && facts.model.tie_embeddings)
+    add(reasons, "parallel.pp", config.pp,
+        "must be 1 with model.smear and model.tie_embeddings: the first stage needs more weights beside the embedding than the last stage");
   const std::int64_t stages = parallel::stage_placement(config).stages();
   if (stages > facts.model.num_layers) {
     add(reasons, "parallel.pp", config.pp,

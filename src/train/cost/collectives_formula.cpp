@@ -6,12 +6,14 @@
 #include <tuple>
 
 #include "core/exact_sum.hpp"
+#include "model/residual_terms.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 #include "parallel/tensor/tensor_group.hpp"
 #include "train/cost/formula_rows.hpp"
 #include "train/cost/matrix_cost.hpp"
 #include "train/cost/rank_units.hpp"
 #include "train/cost/rank_widths.hpp"
+#include "train/cost/shared_elements.hpp"
 
 namespace trireme::train {
 namespace {
@@ -276,7 +278,8 @@ class Formula {
     const std::int64_t token = facts_.model.hidden_size * compute_;
     // Each block communicates twice, in chunks; the embedding and the head once each.
     const std::int64_t in_blocks = 2 * (block_forwards() + block_backwards());
-    const std::int64_t ends = (units_.has_embedding() ? 1 : 0) + (units_.has_head() ? 1 : 0);
+    const std::int64_t lookups = units_.has_embedding() ? (facts_.model.smear ? 2 : 1) : 0;
+    const std::int64_t ends = lookups + (units_.has_head() ? 1 : 0);
     const std::int64_t outside = ends * facts_.micro_steps;
     if (facts_.model.qk_norm_whole) {
       const std::int64_t again = parallel.recompute == "selective" ? block_backwards() : 0;
@@ -292,8 +295,7 @@ class Formula {
       const std::int64_t again =
           parallel.recompute == "selective" ? inputs_wanted() * block_backwards() : 0;
       // A frozen embedding has no backward pass.
-      const std::int64_t below =
-          facts_.lora.on() && units_.has_embedding() ? facts_.micro_steps : 0;
+      const std::int64_t below = facts_.lora.on() ? lookups * facts_.micro_steps : 0;
       tp.add("reduce_scatter", "activations", outside, tokens * token);
       tp.add("all_gather", "activations", outside + again - below, tokens * token / size);
       const std::int64_t own = facts_.length / parallel.cp / size;  // tokens of a row on this rank
@@ -303,11 +305,42 @@ class Formula {
         tp.add("all_gather", "activations", in_blocks, bytes);
       }
     }
+    value_gates(tp);
     for (std::int64_t first = 0; units_.has_head() && first < tokens; first += kLossRows) {
       const std::int64_t rows = std::min(kLossRows, tokens - first);
       tp.add("all_reduce", "loss maxima", facts_.micro_steps, rows * wide_);
       tp.add("all_reduce", "loss sums", facts_.micro_steps, 2 * rows * wide_);
     }
+  }
+
+  /// Adds the collectives of the gates of value embeddings, which read a few elements of each token.
+  void value_gates(const FormulaRows& tp) {
+    const parallel::ParallelConfig& parallel = facts_.parallel;
+    const std::int64_t layers = value_layers();
+    if (layers == 0) return;
+    const std::int64_t backwards = facts_.micro_steps * layers;
+    const std::int64_t forwards = backwards * (parallel.recompute == "full" ? 2 : 1);
+    const std::int64_t token = model::value_gate_inputs(facts_.model) * compute_;
+    if (!parallel.sequence_parallel) {
+      for (const auto& piece : parallel::token_chunks(facts_.tokens(), parallel.tp_chunks))
+        tp.add("all_reduce", "activations", backwards, piece.count() * token);
+      return;
+    }
+    const std::int64_t own = facts_.length / parallel.cp / tp.size();
+    for (const parallel::IndexRange& piece : parallel::token_chunks(own, parallel.tp_chunks)) {
+      const std::int64_t bytes = facts_.rows * piece.count() * token;
+      tp.add("all_gather", "activations", forwards, bytes);
+      tp.add("reduce_scatter", "activations", backwards, bytes * tp.size());
+    }
+  }
+
+  /// Returns the number of layers of this rank with a value embedding.
+  [[nodiscard]] std::int64_t value_layers() const {
+    std::int64_t layers = 0;
+    for (const StageUnits& stage : units_.stages)
+      for (std::int64_t i = stage.layers.first_layer; i < stage.layers.end_layer; ++i)
+        layers += facts_.model.has_value_embedding(i) ? 1 : 0;
+    return layers;
   }
 
   /// Returns how many of the two inputs of a block's matrices the backward pass reads.
@@ -320,7 +353,6 @@ class Formula {
   /// Adds the gradients of parameters that are replicated over tp, where each rank has a partial
   /// sum.
   void shared_gradients(const FormulaRows& tp) const {
-    const model::ModelConfig& m = facts_.model;
     if (facts_.lora.on()) {
       std::int64_t shared = 0;
       for (const AdapterElements& group : adapter_elements(facts_, coords_.tp))
@@ -328,54 +360,9 @@ class Formula {
       tp.add("all_reduce", "shared grads", passes() * units_.layers, shared * main_);
       return;
     }
-    const bool sequence = facts_.parallel.sequence_parallel;
-    const std::int64_t persist = facts_.persist();
-    std::int64_t small = 0;  // elements of all layers in the unit of small parameters
-    std::int64_t of_block = 0;
-    std::int64_t of_head = 0;
-    std::int64_t of_positions = 0;
-    const auto add = [&](std::int64_t& unit, std::int64_t all, std::int64_t shared,
-                         std::int64_t units) {
-      if (all < persist) {
-        small += shared * units;
-      } else {
-        unit += shared;
-      }
-    };
-    const std::int64_t layers = units_.layers;
-    if (sequence) {
-      const std::int64_t norms = (m.pre_norms ? 2 : 0) + (m.post_norms ? 2 : 0);
-      const std::int64_t biases = (m.attention_output_bias ? 1 : 0) + (m.mlp_bias ? 1 : 0);
-      add(of_block, m.norm_size(), norms * m.norm_size(), layers);  // each rank has its own tokens
-      add(of_block, m.hidden_size, biases * m.hidden_size, layers);
-      if (units_.has_head()) add(of_head, m.norm_size(), m.norm_size(), 1);
-      const std::int64_t positions = m.max_seq_len * m.hidden_size;
-      if (m.learned_positions() && units_.has_embedding())
-        add(of_positions, positions, positions, 1);
-    }
-    if (m.qk_norm && !m.qk_norm_whole) add(of_block, m.head_dim, 2 * m.head_dim, layers);
-    if (rank_widths(facts_, coords_).shares_keys) {
-      const std::int64_t row = m.head_dim * m.hidden_size;
-      const std::int64_t keys = 2 * m.num_kv_heads;
-      add(of_block, (m.num_heads + keys) * row, keys * row, layers);
-      const std::int64_t all_keys = m.num_kv_heads * m.head_dim;
-      if (m.qk_norm_whole) add(of_block, all_keys, all_keys, layers);
-      if (m.qkv_bias) add(of_block, (m.num_heads + keys) * m.head_dim, keys * m.head_dim, layers);
-    }
-    // Each rank has a partial sum of the gradients of routers.
-    std::int64_t of_experts = 0;
-    const std::int64_t router = m.moe.num_experts * m.hidden_size;
-    if (units_.expert_layers > 0) add(of_experts, router, router, units_.expert_layers);
-    if (units_.expert_layers > 0 && m.moe.has_bias())
-      add(of_experts, m.moe.num_experts, m.moe.num_experts, units_.expert_layers);
-    const auto blocks = [&](std::int64_t count, std::int64_t shared) {
-      if (shared > 0) tp.add("all_reduce", "shared grads", passes() * count, shared * main_);
-    };
-    blocks(layers - units_.expert_layers, of_block);
-    blocks(units_.expert_layers, of_block + of_experts);
-    if (of_head > 0) tp.add("all_reduce", "shared grads", passes(), of_head * main_);
-    if (of_positions > 0) tp.add("all_reduce", "shared grads", passes(), of_positions * main_);
-    if (small > 0) tp.add("all_reduce", "shared grads", passes(), small * main_);
+    const SharedElements shared = shared_elements(facts_, units_, coords_);
+    for (const auto& [elements, count] : shared.units)
+      if (elements > 0) tp.add("all_reduce", "shared grads", passes() * count, elements * main_);
   }
 
   const UpdateFacts& facts_;

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <vector>
 
+#include "model/residual_terms.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 #include "train/cost/rank_units.hpp"
 #include "train/cost/rank_widths.hpp"
@@ -71,8 +72,9 @@ class BlockActivations {
 
   [[nodiscard]] const RankWidths& widths() const { return here_; }
 
-  [[nodiscard]] std::int64_t bytes(bool experts) const {
+  [[nodiscard]] std::int64_t bytes(std::int64_t layer) const {
     const model::ModelConfig& m = facts_.model;
+    const bool experts = m.moe.in_layer(layer);
     const std::string& recompute = facts_.parallel.recompute;
     if (recompute == "full") return facts_.stream_bytes() + (experts ? of_route() : 0);
     const std::int64_t post_norms = m.post_norms ? 2 : 0;  // each with its input
@@ -91,13 +93,45 @@ class BlockActivations {
       block += 2 * rows_ * std::int64_t{sizeof(std::int64_t)};
     for (const AdapterElements& group : adapters_)
       block += tokens_ * group.terms * facts_.lora.rank * element_;
-    block += of_fp8_scales(experts);
+    block += of_fp8_scales(experts) + of_stream_options(layer);
     if (recompute == "none")
       block += tokens_ * wanted(0) * input_width() * element_ + of_attention() + of_whole_norm();
     return block;
   }
 
+  /// Returns the bytes that the embedding saves. Its last result is the input of the first block.
+  [[nodiscard]] std::int64_t of_embedding() const {
+    const model::ModelConfig& m = facts_.model;
+    if (facts_.lora.on() || (!m.embed_norm && !m.smear)) return 0;
+    const std::int64_t lookups = m.smear ? 2 : 1;
+    std::int64_t bytes = lookups * facts_.stream_bytes();
+    if (m.embed_norm) bytes += lookups * rows_ * kStatistic;
+    if (!m.smear) return bytes;
+    if (m.embed_norm) bytes += facts_.stream_bytes();
+    return bytes +
+           (rows_ * (model::smear_gate_inputs(m) + 1) + model::smear_gate_inputs(m) + 1) * element_;
+  }
+
+  /// Returns the bytes that the terms before the final norm save. Their sources are inputs of blocks.
+  [[nodiscard]] std::int64_t of_output() const { return of_terms(facts_.model.num_layers); }
+
  private:
+  /// Returns the bytes of the results of residual terms, which norms read, and of the trained numbers.
+  [[nodiscard]] std::int64_t of_terms(std::int64_t layer) const {
+    std::int64_t bytes = 0;
+    for (const model::ResidualTerm& term : model::residual_terms(facts_.model, layer))
+      bytes += facts_.stream_bytes() + (term.scale_name != nullptr ? 2 : 1) * element_;
+    return bytes;
+  }
+
+  /// Returns the bytes of residual terms, and of the gate of a value embedding with its input.
+  [[nodiscard]] std::int64_t of_stream_options(std::int64_t layer) const {
+    const model::ModelConfig& m = facts_.model;
+    if (!m.has_value_embedding(layer)) return of_terms(layer);
+    const std::int64_t inputs = facts_.lora.on() ? 0 : model::value_gate_inputs(m);
+    return of_terms(layer) + tokens_ * (inputs + here_.key_heads) * element_;
+  }
+
   [[nodiscard]] std::int64_t wanted(std::size_t group) const {
     return !facts_.lora.on() || adapters_[group].terms > 0 ? 1 : 0;
   }
@@ -190,10 +224,8 @@ std::int64_t activation_bytes(const UpdateFacts& facts, const RankUnits& units, 
     return -1;
   const model::ModelConfig& m = facts.model;
   const BlockActivations blocks(facts, rank);
-  const std::int64_t dense = blocks.bytes(/*experts=*/false);
-  const std::int64_t with_experts = m.moe.on() ? blocks.bytes(/*experts=*/true) : 0;
   const std::int64_t trained = facts.lora.on() ? 0 : 1;
-  const std::int64_t last = facts.stream_bytes() +
+  const std::int64_t last = facts.stream_bytes() + blocks.of_output() +
                             trained * m.norm_size() * BlockActivations::kStatistic +
                             trained * blocks.widths().vocab * m.hidden_size * facts.master_size();
   std::int64_t kept = 0;
@@ -201,9 +233,10 @@ std::int64_t activation_bytes(const UpdateFacts& facts, const RankUnits& units, 
   const pipeline::Placement placement = parallel::stage_placement(facts.parallel);
   for (const pipeline::StageAction& pass : actions_of(facts, rank)) {
     const model::StageRange& stage = units.stages[placement.local_stage_index(pass.stage)].layers;
-    std::int64_t bytes = stage.has_head ? last : 0;
+    std::int64_t bytes =
+        (stage.has_head ? last : 0) + (stage.has_embedding ? blocks.of_embedding() : 0);
     for (std::int64_t layer = stage.first_layer; layer < stage.end_layer; ++layer)
-      bytes += m.moe.in_layer(layer) ? with_experts : dense;
+      bytes += blocks.bytes(layer);
     if (pass.kind == pipeline::ActionKind::forward) kept += bytes;
     if (pipeline::gives_weight_grad(pass.kind)) kept -= bytes;
     peak = std::max(peak, kept);
@@ -221,6 +254,7 @@ double activations_of_one_block(const UpdateFacts& facts) {
   one.ranks = static_cast<int>(one.parallel.tp * one.parallel.cp);
   one.micro_steps = 1;
   one.model.num_layers = 1;
+  if (one.model.num_value_embeddings() > 0) one.model.value_embeddings = "0";
   one.model.moe.first_dense_layers = 0;
   one.parallel.ep = 1;  // a rank receives as many rows as it sends
   return std::max(0.0, static_cast<double>(memory_formula(one, 0).activation_peak_bytes));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "model/residual_terms.hpp"
 #include "model/stages/rank_stages.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
 #include "train/cost/rank_widths.hpp"
@@ -73,21 +74,31 @@ std::int64_t expert_elements(const UpdateFacts& facts, const RankWidths& here) {
   return rounded_up(rounded_up(2 * matrix, 64) + matrix, 64 * facts.expert_ranks());
 }
 
+void add_residual_scalars(const model::ModelConfig& m, std::int64_t layer, UnitSums& units) {
+  for (const model::ResidualTerm& term : model::residual_terms(m, layer)) {
+    units.add(1, 1);
+    if (term.scale_name != nullptr) units.add(1, 1);
+  }
+}
+
 /// Adds the matrices, norms and biases of a block.
-void add_block(const UpdateFacts& facts, const RankWidths& here, bool experts, UnitSums& units) {
+void add_block(const UpdateFacts& facts, const RankWidths& here, std::int64_t layer,
+               UnitSums& units) {
   const model::ModelConfig& m = facts.model;
+  const bool experts = m.moe.in_layer(layer);
   const std::int64_t hidden = m.hidden_size;
   const std::int64_t norm = m.norm_size();
-  if (m.pre_norms) units.add(norm, norm);
+  const bool pre_norms = m.norm_gain && m.pre_norms;
+  if (pre_norms) units.add(norm, norm);
   units.add((m.num_heads + 2 * m.num_kv_heads) * m.head_dim * hidden,
             (here.queries + 2 * here.keys) * hidden);
   units.add(m.num_heads * m.head_dim * hidden, here.queries * hidden);
-  if (m.pre_norms) units.add(norm, norm);
+  if (pre_norms) units.add(norm, norm);
   add_mlp(facts, here, experts, units);
-  if (m.qk_norm_whole) {
+  if (m.norm_gain && m.qk_norm_whole) {
     units.add(m.num_heads * m.head_dim, here.queries);
     units.add(m.num_kv_heads * m.head_dim, here.keys);
-  } else if (m.qk_norm) {
+  } else if (m.norm_gain && m.qk_norm) {
     for (int i = 0; i < 2; ++i) units.add(m.head_dim, m.head_dim);
   }
   if (m.qkv_bias)
@@ -97,7 +108,12 @@ void add_block(const UpdateFacts& facts, const RankWidths& here, bool experts, U
     units.add(m.mlp_inputs() * m.intermediate_size, m.mlp_inputs() * here.mlp);
     units.add(hidden, hidden);
   }
-  for (int i = 0; i < (m.post_norms ? 2 : 0); ++i) units.add(norm, norm);
+  for (int i = 0; i < (m.norm_gain && m.post_norms ? 2 : 0); ++i) units.add(norm, norm);
+  add_residual_scalars(m, layer, units);
+  if (!m.has_value_embedding(layer)) return;
+  units.add(m.value_table_size(), m.vocab_size * here.keys);
+  const std::int64_t inputs = model::value_gate_inputs(m);
+  units.add(m.num_kv_heads * inputs, here.key_heads * inputs);
 }
 
 /// Returns the units that a pipeline action uses, in order; only forward actions use the head.
@@ -129,6 +145,10 @@ RankUnits rank_units(const UpdateFacts& facts, int rank) {
     StageUnits stage{layers};
     if (layers.has_embedding) {
       add_table(in_two);
+      if (m.smear) {
+        sums.add(model::smear_gate_inputs(m), model::smear_gate_inputs(m));
+        sums.add(1, 1);
+      }
       stage.embedding = sums.end_unit();
       if (in_two) units.replicated_embedding = stage.embedding;
       if (m.learned_positions()) {
@@ -138,7 +158,7 @@ RankUnits rank_units(const UpdateFacts& facts, int rank) {
     }
     for (std::int64_t layer = layers.first_layer; layer < layers.end_layer; ++layer) {
       const bool experts = m.moe.in_layer(layer);
-      add_block(facts, here, experts, sums);
+      add_block(facts, here, layer, sums);
       stage.blocks.push_back(sums.end_unit());
       if (experts && facts.has_expert_grid()) {
         units.experts.push_back(expert_elements(facts, here));
@@ -148,9 +168,10 @@ RankUnits rank_units(const UpdateFacts& facts, int rank) {
       units.expert_layers += experts ? 1 : 0;
     }
     if (layers.has_head) {
-      sums.add(m.norm_size(), m.norm_size());
+      if (m.norm_gain) sums.add(m.norm_size(), m.norm_size());
+      add_residual_scalars(m, m.num_layers, sums);
       if (!m.tie_embeddings) add_table(false);
-      stage.head.push_back(sums.end_unit());
+      if (m.norm_gain || m.backout || !m.tie_embeddings) stage.head.push_back(sums.end_unit());
       if (in_two) {
         add_table(true);
         units.replicated_embedding = sums.end_unit();

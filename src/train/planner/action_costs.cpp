@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/residual_terms.hpp"
+
 namespace trireme::planner {
 namespace {
 
@@ -119,7 +121,24 @@ double ActionCosts::expert_products_s() const {
 double ActionCosts::elementwise_s() const {
   const double cut = facts_.parallel.sequence_parallel ? 1 / tp_ : (10 + 24 / tp_) / 34;
   return memory_s(constants_.elementwise_bytes * (element_ / 2) * tokens_ *
-                  static_cast<double>(facts_.model.hidden_size) * cut);
+                  static_cast<double>(facts_.model.hidden_size) * cut) +
+         stream_options_s();
+}
+
+/// Each residual term reads two hidden states and writes one; a value embedding reads a row of its
+/// table and copies queries, keys and values. The mean of the layers.
+double ActionCosts::stream_options_s() const {
+  const model::ModelConfig& m = facts_.model;
+  std::int64_t terms = 0;
+  for (std::int64_t layer = 0; layer <= m.num_layers; ++layer)
+    terms += std::ssize(model::residual_terms(m, layer));
+  const auto mean = [&](std::int64_t count) {
+    return static_cast<double>(count) / static_cast<double>(m.num_layers);
+  };
+  const double rows = facts_.parallel.sequence_parallel ? tokens_ / tp_ : tokens_;
+  const auto of_values = static_cast<double>(2 * here_.queries + 6 * here_.keys);
+  return memory_s(element_ * (3 * rows * static_cast<double>(m.hidden_size) * mean(terms) +
+                              tokens_ * of_values * mean(m.num_value_embeddings())));
 }
 
 double ActionCosts::attention_s() const {

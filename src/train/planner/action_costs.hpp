@@ -94,6 +94,8 @@ class ActionCosts {
   [[nodiscard]] double expert_products_s() const;
   [[nodiscard]] double expert_elements() const;
   [[nodiscard]] double elementwise_s() const;
+  /// Returns the time of residual terms and value embeddings.
+  [[nodiscard]] double stream_options_s() const;
   [[nodiscard]] double attention_s() const;
   [[nodiscard]] double tp_exchange_s() const;
   [[nodiscard]] double cp_exposed_s(double attention_s, double messages) const;

@@ -13,7 +13,8 @@ AnswerTokens answer_tokens(const data::TokenSet& set, std::int64_t vocab_size) {
   const auto files = set.tokenizer_files();
   AnswerTokens tokens{.tokenizer = text::Tokenizer::from_files(files, where)};
   tokens.size = std::min<std::int64_t>(tokens.tokenizer.vocab_size(), vocab_size);
-  // The engine never samples an id without a token. The loss leaves out only the last rows.
+  // The engine never samples an id without a token, but the softmax of the loss can exclude only
+  // the last ids. So ids without a token must be the last ones.
   while (tokens.size > 0 &&
          tokens.tokenizer.token_bytes(static_cast<std::uint32_t>(tokens.size - 1)).empty())
     --tokens.size;

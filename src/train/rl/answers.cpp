@@ -26,7 +26,7 @@ std::unique_ptr<RewardModel> load_reward_model(const RewardSetup& setup) {
   const std::string& place = setup.config.reward_model;
   generate::ModelOptions options;
   options.checkpoint = place;
-  options.threads = at::get_num_threads();  // unchanged
+  options.threads = at::get_num_threads();  // do not change the number of threads
   options.device = setup.device.is_cuda() ? "cuda" : "cpu";
   options.precision = setup.is_fp64 ? "fp64" : "fp32";
   const int local_rank = setup.device.has_index() ? setup.device.index() : 0;

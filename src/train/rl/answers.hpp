@@ -39,11 +39,11 @@ struct RewardSetup {
 /// The terms of rl.rewards.
 class RewardTerms {
  public:
-  /// Loads the reward model if a term needs it. Throws Error(usage) if it has another tokenizer or a
-  /// smaller max_seq_len.
+  /// Loads the reward model if a term needs it. Throws Error(usage) if the reward model has another
+  /// tokenizer or a smaller max_seq_len.
   explicit RewardTerms(const RewardSetup& setup);
 
-  /// Sets rewards and reward of all rollouts. Throws like RewardTerm::score.
+  /// Sets Rollout::rewards and Rollout::reward of all rollouts. Throws like RewardTerm::score.
   void score(std::span<Rollout> rollouts);
 
  private:
@@ -51,7 +51,7 @@ class RewardTerms {
   [[nodiscard]] std::vector<double> score_by_model(std::span<const Rollout> rollouts) const;
 
   std::unique_ptr<RewardModel> model_;  // null: no term needs it
-  // null: the reward model
+  // The pointer is null for the term of the reward model.
   std::vector<std::pair<reward::WeightedTerm, std::unique_ptr<reward::RewardTerm>>> terms_;
 };
 

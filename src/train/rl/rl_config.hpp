@@ -59,7 +59,7 @@ struct RlConfig {
     return old == "recompute" || correction != "none" || max_gap > 0;
   }
 
-  /// Returns the prompts of an optimizer step over all ranks.
+  /// Returns the number of prompts of an optimizer step, over all ranks.
   [[nodiscard]] std::int64_t prompts_of_step(std::int64_t global_batch) const {
     return mini_batch > 0 ? mini_batch : global_batch;
   }

@@ -9,9 +9,9 @@
 
 namespace trireme::train {
 
-/// Measures of generated answers. Means are sums over all ranks, divided once:
-/// reward, reward_<term>, reward_std (mean over groups), zero_std_groups, completion_tokens_mean,
-/// truncated_fraction, rollout_s, rollout_tokens_per_s. update_s is the time of one update.
+/// Measures of generated answers: reward, reward_<term>, reward_std (mean over groups),
+/// zero_std_groups, completion_tokens_mean, truncated_fraction, rollout_s, rollout_tokens_per_s,
+/// and update_s, the time of one update. A mean is one sum over all ranks, divided once.
 class RlMeasures {
  public:
   /// `measures` must outlive this object.

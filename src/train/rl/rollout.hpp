@@ -44,7 +44,7 @@ std::string rollout_file_name(std::int64_t step);
 struct ReplayPart {
   std::int64_t step = 0;     // number of the first update with these answers, from 1
   std::int64_t rollout = 0;  // number of earlier rollouts
-  bool is_saved = false;     // file of this run: also read the values that the run computed
+  bool is_saved = false;     // true: the file of this run, which also has computed values
   std::int64_t answers = 0;  // number of answers of all ranks
   std::int64_t first = 0;    // first answer of this rank
   std::int64_t count = 0;    // answers of this rank
@@ -74,14 +74,14 @@ void set_old_logprobs(const RlConfig& config, std::span<Rollout> rollouts);
 /// Numbers of an update over all ranks.
 struct UpdateTotals {
   std::int64_t answers = 0;
-  std::int64_t trained_tokens = 0;  // targets without those of masked answers
-  std::int64_t targets = 0;         // trained tokens of all answers
+  std::int64_t trained_tokens = 0;  // targets without the answers that rl.truncated = mask excludes
+  std::int64_t targets = 0;         // tokens with mask = true in all answers
   std::int64_t row_tokens = 0;      // tokens of a row of the batches
   std::int64_t batches = 0;
 };
 
-/// Makes one micro-batch with a row for each answer. Its losses add up to the loss of the update
-/// times totals.targets, because the step divides by this number.
+/// Makes one micro-batch with a row for each answer. The losses of all micro-batches of an update
+/// add up to (loss of the update * totals.targets), because the step divides by totals.targets.
 data::Batch make_policy_batch(const RlConfig& config, std::span<const Rollout> rollouts,
                               const UpdateTotals& totals, std::int64_t pad_id);
 

@@ -92,7 +92,7 @@ std::string rollout_line(const Rollout& rollout) {
   line["old_logprobs"] = rollout.old_logprobs;
   line["ref_logprobs"] = rollout.ref_logprobs;
   if (!rollout.current_logprobs.empty()) line["train_logprobs"] = rollout.current_logprobs;
-  line["values"] = Json::array();  // no critic
+  line["values"] = Json::array();  // always empty, because there is no critic
   line["text"] = rollout.text;
   line["turns"] = Json::array({rollout.text});
   line["finish"] = rollout.truncated ? "length" : "stop";

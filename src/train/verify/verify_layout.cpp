@@ -96,7 +96,10 @@ void fit_options(model::ModelConfig& small) {
   };
   small.full_attention_layers = fitting(small.full_attention_layers);
   small.no_rope_layers = fitting(small.no_rope_layers);
+  if (small.value_embeddings != model::kAlternate)
+    small.value_embeddings = fitting(small.value_embeddings);
   small.sliding_window = std::min(small.sliding_window, small.max_seq_len / 4);
+  if (!small.window_pattern.empty()) small.short_window = small.max_seq_len / 4;
   if (small.rotary_dim > 0) small.rotary_dim = 2;
   if (small.rope_scaling.starts_with("longrope") || small.rope_scaling.starts_with("dynamic"))
     small.rope_scaling.clear();

@@ -185,6 +185,36 @@ TEST(HuggingFaceFamilies, AModelThatNoFamilyCanExpressIsRefused) {
   EXPECT_EQ(hf_family(config, "mistral").model_type, "qwen2") << "Mistral has no biases";
 }
 
+TEST(HuggingFaceFamilies, EveryOptionOfTheResidualStreamIsNamed) {
+  struct Option {
+    const char* name;
+    void (*change)(model::ModelConfig&);
+  };
+
+  const Option options[] = {
+      {"model.norm_gain = false", [](model::ModelConfig& c) { c.norm_gain = false; }},
+      {"model.embed_norm = true", [](model::ModelConfig& c) { c.embed_norm = true; }},
+      {"model.qk_scale = 1.2", [](model::ModelConfig& c) { c.qk_scale = 1.2; }},
+      {"model.residual_scalars = true", [](model::ModelConfig& c) { c.residual_scalars = true; }},
+      {"model.skips = true", [](model::ModelConfig& c) { c.skips = true; }},
+      {"model.backout = true", [](model::ModelConfig& c) { c.backout = true; }},
+      {"model.smear = true", [](model::ModelConfig& c) { c.smear = true; }},
+      {"model.value_embeddings = 1", [](model::ModelConfig& c) { c.value_embeddings = "1"; }},
+      {"model.short_window = 8 and model.window_pattern = SL", [](model::ModelConfig& c) {
+         c.window_pattern = "SL";
+         c.short_window = 8;
+       }}};
+  for (const Option& option : options) {
+    model::ModelConfig config = small(false, false);
+    option.change(config);
+    EXPECT_EQ(hf_family_problem(config).find(option.name), 0U) << hf_family_problem(config);
+  }
+  model::ModelConfig config = small(false, false);
+  config.init = "uniform";
+  config.zero_projections = true;
+  EXPECT_EQ(hf_family_problem(config), "") << "initial values do not change the computation";
+}
+
 TEST(HuggingFaceFamilies, AnExportNamesAllOptionsThatBlockItTogether) {
   model::ModelConfig config = small(true, false);
   config.mlp_bias = true;

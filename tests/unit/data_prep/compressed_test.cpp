@@ -238,8 +238,8 @@ TEST_F(Compressed, AParquetFileInsideIsNamed) {
   for (const auto& [packed, tool] :
        std::map<std::string, std::string>{{gzip(content), "gunzip"}, {zstd(content), "zstd -d"}}) {
     const std::string told = error_of(file("in.parquet.gz", packed), ErrorKind::data);
-    EXPECT_NE(told.find("in.parquet.gz is a Parquet file that was compressed as a whole. "
-                        "Decompress it, for example with " +
+    EXPECT_NE(told.find("in.parquet.gz is a file of the format parquet that was compressed as "
+                        "a whole. Decompress it, for example with " +
                         tool),
               std::string::npos)
         << told;

@@ -53,6 +53,7 @@ struct SmallModel {
     for (parallel::ParamId id = 0; id < registry.size(); ++id) {
       const at::Tensor weight = registry.main(id);
       if (registry.spec(id).name.ends_with(".bias")) weight.normal_(0, 0.3);
+      if (registry.spec(id).name.ends_with("_scalar")) weight.add_(0.7);
       if (weight.dim() < 2) continue;
       if (registry.spec(id).name.ends_with("lora_B.weight")) weight.normal_(0, 0.1);
       weight.mul_(8.0);  // far from uniform, so that an error is visible

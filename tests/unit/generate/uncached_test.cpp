@@ -76,6 +76,23 @@ INSTANTIATE_TEST_SUITE_P(
                                          config.attention_softcap = 0.5;
                                          config.logit_softcap = 0.1;
                                        }},
+                      SmallOptions{.change =
+                                       [](model::ModelConfig& config) {
+                                         config.norm_gain = false;
+                                         config.embed_norm = config.smear = true;
+                                         config.residual_scalars = config.backout = true;
+                                         config.qk_scale = 1.2;
+                                         config.init = "uniform";
+                                         config.value_embeddings = "alternate";
+                                       }},
+                      SmallOptions{.change =
+                                       [](model::ModelConfig& config) {
+                                         config.skips = config.backout = true;
+                                         config.window_pattern = "SL";
+                                         config.short_window = 5;
+                                         config.sliding_window = 9;
+                                         config.value_embeddings = "0";
+                                       }},
                       // windows shorter than most prompts, in one of the layers
                       SmallOptions{.change = [](model::ModelConfig& config) {
                         config.sliding_window = 5;

@@ -161,6 +161,8 @@ TEST_F(SubmissionTest, TheScriptsTimeIsCutToThePartitions) {
   EXPECT_EQ(script_of(one, kind, at("")).filename(), "pretrain_a100.sbatch");
   std::ofstream(at("slurm/pretrain_h100.sbatch")) << "";
   EXPECT_EQ(script_of(one, kind, at("")).filename(), "pretrain_h100.sbatch");
+  one.task = "rl";
+  EXPECT_EQ(script_of(one, kind, at("")).filename(), "grpo_a100.sbatch");
 }
 
 TEST_F(SubmissionTest, AJobTakesItsLastStartAndASave) {

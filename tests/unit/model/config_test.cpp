@@ -309,8 +309,8 @@ TEST(ModelConfig, ItsQueriesSeeTheWholeDocumentUpToThemselves) {
 
   EXPECT_DOUBLE_EQ(setup.scale, 1 / std::sqrt(96.0));
   EXPECT_EQ(setup.bounds, (ops::RowBounds{{0, 3, 9}}));
-  EXPECT_TRUE(setup.causal);
-  EXPECT_EQ(setup.window, 0);
+  EXPECT_TRUE(setup.mask.causal);
+  EXPECT_EQ(setup.mask.window, 0);
 }
 
 }  // namespace

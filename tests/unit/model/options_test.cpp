@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "model/config.hpp"
+#include "model/residual_terms.hpp"
 #include "model/rope_scaling.hpp"
 
 namespace trireme::model {
@@ -46,6 +47,27 @@ TEST(ModelConfig, OptionsThatCannotBeAreNamed) {
       "model.qk_norm_whole = true, needs model.qk_norm = true");
   wrong([](ModelConfig& c) { c.attention_softcap = -1; }, "model.attention_softcap = -1");
   wrong([](ModelConfig& c) { c.logit_softcap = INFINITY; }, "model.logit_softcap = inf");
+  wrong([](ModelConfig& c) { c.window_pattern = "SXL"; }, "must have only the letters S and L");
+  wrong([](ModelConfig& c) { c.short_window = 9; }, "needs model.window_pattern");
+  wrong([](ModelConfig& c) { c.short_window = 40000; }, "[0, model.max_seq_len = 32768]");
+  wrong(
+      [](ModelConfig& c) {
+        c.window_pattern = "SL";
+        c.sliding_window = 9;
+        c.full_attention_layers = "1";
+      },
+      "cannot be combined with model.full_attention_layers");
+  wrong([](ModelConfig& c) { c.qk_scale = 0; }, "model.qk_scale = 0");
+  wrong([](ModelConfig& c) { c.init = "xavier"; }, "model.init = xavier");
+  wrong([](ModelConfig& c) { c.softcap = -1; }, "model.softcap = -1");
+  wrong(
+      [](ModelConfig& c) {
+        c.softcap = 15;
+        c.logit_softcap = 30;
+      },
+      "model.softcap = 15, is another name of model.logit_softcap = 30");
+  wrong([](ModelConfig& c) { c.value_embeddings = "1,4"; }, "below model.num_layers = 4");
+  wrong([](ModelConfig& c) { c.value_embeddings = "all"; }, "must be a list of ascending layers");
   wrong([](ModelConfig& c) { c.norm = "batch"; }, "model.norm = batch");
   wrong([](ModelConfig& c) { c.mlp = "none"; }, "model.mlp = none");
   wrong([](ModelConfig& c) { c.position = "sine"; }, "model.position = sine");
@@ -98,6 +120,61 @@ TEST(ModelConfig, CountsTheParametersOfItsOptions) {
             4 * (8 * 32 + 2 * 128 + 2 * config.intermediate_size + (4 + 2 - 2) * 32));
 }
 
+TEST(ModelConfig, CountsTheParametersOfTheResidualStream) {
+  ModelConfig config = model_preset("tiny");  // 4 layers, width 128, 2 key heads of 32
+  resolve(config, 500);
+  const std::int64_t before = config.num_parameters();
+  const double flops = config.flops_per_token(64);
+  config.value_embeddings = "alternate";
+  EXPECT_EQ(config.num_parameters() - before, 2 * (500 * 64 + 2 * 12));
+  EXPECT_DOUBLE_EQ(config.flops_per_token(64) - flops, 6 * 2 * 2 * 12);  // tables are lookups
+  config.value_embeddings.clear();
+  config.smear = true;
+  EXPECT_EQ(config.num_parameters() - before, 24 + 1);
+  config.residual_scalars = config.skips = config.backout = true;
+  EXPECT_EQ(config.num_parameters() - before, 24 + 1 + 4 * 2 + 2 + 1);
+  config.norm_gain = false;
+  EXPECT_EQ(config.num_parameters() - before,
+            24 + 1 + 4 * 2 + 2 + 1 - 4 * (2 * 128 + 2 * 32) - 128);
+}
+
+TEST(ResidualTerms, SkipsReadTheFirstLayersInReverseOrder) {
+  ModelConfig config = model_preset("tiny");
+  config.num_layers = 5;  // the middle layer has no partner
+  config.skips = config.residual_scalars = config.backout = true;
+
+  const auto sources = [&](std::int64_t layer) {
+    std::vector<std::int64_t> of_layer;
+    for (const ResidualTerm& term : residual_terms(config, layer)) of_layer.push_back(term.source);
+    return of_layer;
+  };
+
+  EXPECT_EQ(sources(2), (std::vector<std::int64_t>{kEmbeddingSource}));
+  EXPECT_EQ(sources(3), (std::vector<std::int64_t>{1, kEmbeddingSource}));
+  EXPECT_EQ(sources(4), (std::vector<std::int64_t>{0, kEmbeddingSource}));
+  EXPECT_EQ(sources(5), (std::vector<std::int64_t>{2}));
+}
+
+TEST(ResidualTerms, BeginWithTheNumbersOfTheInitialization) {
+  ModelConfig config = model_preset("tiny");
+  config.num_layers = 11;
+  config.residual_scalars = true;
+  EXPECT_EQ(residual_terms(config, 4).front().scale_init, 1);
+  EXPECT_EQ(residual_terms(config, 4).front().factor_init, 0);
+  config.init = "uniform";
+  EXPECT_DOUBLE_EQ(residual_terms(config, 0).front().scale_init, 1.15);
+  EXPECT_DOUBLE_EQ(residual_terms(config, 10).front().scale_init, 1.05);
+  EXPECT_DOUBLE_EQ(residual_terms(config, 5).front().factor_init, 0.125);
+}
+
+TEST(ModelConfig, SoftcapIsAnotherNameOfLogitSoftcap) {
+  ModelConfig config = model_preset("tiny");
+  config.softcap = 15;
+  resolve(config, 500);
+  EXPECT_EQ(config.logit_softcap, 15);
+  EXPECT_EQ(config.softcap, 0);
+}
+
 TEST(ModelConfig, CountsLayerNormPlainMlpAndPositions) {
   ModelConfig config = model_preset("tiny");
   resolve(config, 500);
@@ -123,13 +200,27 @@ TEST(ModelConfig, AWindowLimitsTheKeysOfItsLayers) {
   config.attention_scale_dim = 9;
   resolve(config, 500);
 
-  EXPECT_EQ(config.attention_setup(0).window, 100);
-  EXPECT_EQ(config.attention_setup(1).window, 0);
+  EXPECT_EQ(config.attention_setup(0).mask.window, 100);
+  EXPECT_EQ(config.attention_setup(1).mask.window, 0);
   EXPECT_DOUBLE_EQ(config.attention_setup(1).scale, 1.0 / 3);
   EXPECT_EQ(config.keys_of_last_query(512), 2 * 100 + 2 * 512);
   EXPECT_EQ(config.keys_of_last_query(64), 4 * 64);
   EXPECT_TRUE(config.has_rope(0));
   EXPECT_FALSE(config.has_rope(1));
+}
+
+TEST(ModelConfig, APatternGivesTheWindowsOfItsLayers) {
+  ModelConfig config = model_preset("tiny");
+  config.num_layers = 7;
+  config.max_seq_len = 2048;
+  config.window_pattern = "SSL";
+  resolve(config, 500);
+
+  EXPECT_EQ(config.short_window, 512);
+  EXPECT_EQ(config.keys_of_last_query(2048), 4 * 512 + 3 * 2048);  // S S L S S L L
+  EXPECT_EQ(config.attention_setup(6).mask.window, 0);
+  config.sliding_window = 1024;
+  EXPECT_EQ(config.keys_of_last_query(2048), 4 * 512 + 3 * 1024);
 }
 
 TEST(RopeScaling, LongropeFollowsTheLongestText) {

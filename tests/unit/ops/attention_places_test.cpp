@@ -28,8 +28,8 @@ struct ShapeWithPositions {
 
 AttentionSetup windowed(std::int64_t window, RowPositions queries, RowPositions keys,
                         RowBounds bounds = {}) {
-  AttentionSetup setup{0.2, true, std::move(bounds), std::move(queries), std::move(keys)};
-  setup.window = window;
+  AttentionSetup setup{0.2, {}, std::move(bounds), std::move(queries), std::move(keys)};
+  setup.mask.window = window;
   return setup;
 }
 
@@ -137,9 +137,9 @@ TEST(AttentionPlaces, BlocksOfKeysMergeToTheWholeAndTheirGradientsSum) {
     Tensors k{random({1, 2, 50, 32}).to(c.dtype), random({1, 2, 20, 32}).to(c.dtype)};
     Tensors v{random({1, 2, 50, 32}).to(c.dtype), random({1, 2, 20, 32}).to(c.dtype)};
     const auto setup = [&](std::size_t block) {
-      return AttentionSetup{0.2, true, bounds, queries, blocks[block], /*wide=*/true};
+      return AttentionSetup{0.2, {}, bounds, queries, blocks[block], /*wide=*/true};
     };
-    AttentionSetup both{0.2, true, bounds, queries, blocks[0]};
+    AttentionSetup both{0.2, {}, bounds, queries, blocks[0]};
     both.key_positions[0].insert(both.key_positions[0].end(), blocks[1][0].begin(),
                                  blocks[1][0].end());
 
@@ -200,8 +200,8 @@ TEST(AttentionPlaces, WholeRowsNamedOrNotAreTheSameBits) {
     const auto k = random({2, 2, 150, 64}).to(dtype);
     const auto v = random({2, 2, 150, 64}).to(dtype);
     const RowPositions whole{{{0, 150}}, {{0, 100}, {100, 50}}};
-    const AttentionSetup unnamed{0.125, true, bounds};
-    const AttentionSetup named{0.125, true, bounds, whole, whole};
+    const AttentionSetup unnamed{0.125, {}, bounds};
+    const AttentionSetup named{0.125, {}, bounds, whole, whole};
 
     const auto a = attention_forward(q, k, v, unnamed);
     const auto b = attention_forward(q, k, v, named);
@@ -254,11 +254,11 @@ TEST(AttentionPlan, HasThePairsOfTheMaskForRandomPlaces) {
   };
   for (int round = 0; round < 600; ++round) {
     const std::int64_t length = 1 + below(24);
-    AttentionSetup setup{1.0, below(4) > 0, {{0}}, {side(length)}, {side(length)}};
+    AttentionSetup setup{1.0, {.causal = below(4) > 0}, {{0}}, {side(length)}, {side(length)}};
     for (std::int64_t edge = 1; edge < length; ++edge)
       if (below(5) == 0) setup.bounds[0].push_back(edge);
     setup.bounds[0].push_back(length);
-    if (round % 2 == 1) setup.window = 1 + below(length + 2);
+    if (round % 2 == 1) setup.mask.window = 1 + below(length + 2);
     const auto queries = tokens_of(setup.query_positions, setup.bounds, 0, 0);
     const auto keys = tokens_of(setup.key_positions, setup.bounds, 0, 0);
     const auto num_queries = static_cast<std::int64_t>(queries.size());
@@ -290,14 +290,14 @@ TEST(AttentionPlan, HasOneDiagonalPerDocumentForAWholeRow) {
 }
 
 TEST(AttentionPlan, HasADiagonalAndABandForAWindow) {
-  const AttentionPlan plan = plan_attention({.window = 3}, 1, 8, 8);
+  const AttentionPlan plan = plan_attention({.mask = {.window = 3}}, 1, 8, 8);
 
   ASSERT_EQ(plan.size(), 1U);
   EXPECT_EQ(plan[0].queries,
             (std::vector<QueryPart>{{{0, 3}, {0, 1}, false, true}, {{3, 5}, {1, 4}, true, true}}));
-  EXPECT_EQ((AttentionSetup{.window = 3}.keys_of_last_query(8)), 3);
-  EXPECT_EQ((AttentionSetup{.window = 30}.keys_of_last_query(8)), 8);
-  EXPECT_EQ(AttentionSetup{}.keys_of_last_query(8), 8);
+  EXPECT_EQ((AttentionMask{.window = 3}.keys_of_last_query(8)), 3);
+  EXPECT_EQ((AttentionMask{.window = 30}.keys_of_last_query(8)), 8);
+  EXPECT_EQ(AttentionMask{}.keys_of_last_query(8), 8);
 }
 
 TEST(AttentionPlan, RefusesPlacesThatDoNotFit) {
@@ -310,7 +310,7 @@ TEST(AttentionPlan, RefusesPlacesThatDoNotFit) {
   refused({1.0, true, {{0, 4}}, {{{1, 4}}}, {{{0, 4}}}});      // past its bounds
   refused({1.0, true, {}, {{{0, 4}}}, {{{0, 2}, {1, 2}}}});    // two keys at position 1
   EXPECT_THROW(plan_attention({}, 1, 3, 4), Error) << "different lengths and no places";
-  EXPECT_THROW(plan_attention({.window = -1}, 1, 4, 4), Error);
+  EXPECT_THROW(plan_attention({.mask = {.window = -1}}, 1, 4, 4), Error);
 }
 
 TEST(MergeAttention, WithoutKeysOnBothSidesIsEmpty) {

@@ -44,8 +44,8 @@ inline std::vector<Token> tokens_of(const RowPositions& places, const RowBounds&
 /// Computes documents, causality and the window from their definitions.
 inline bool sees(const AttentionSetup& setup, const Token& query, const Token& key) {
   const std::int64_t distance = query.place - key.place;
-  return query.document == key.document && (!setup.causal || distance >= 0) &&
-         (setup.window == 0 || std::abs(distance) < setup.window);
+  return query.document == key.document && (!setup.mask.causal || distance >= 0) &&
+         (setup.mask.window == 0 || std::abs(distance) < setup.mask.window);
 }
 
 struct Reference {

@@ -16,8 +16,8 @@ struct AttentionShape {
   double softcap = 0;
 
   [[nodiscard]] AttentionSetup setup() const {
-    AttentionSetup all{1.0 / std::sqrt(static_cast<double>(D)), causal, bounds};
-    all.window = window;
+    AttentionSetup all{1.0 / std::sqrt(static_cast<double>(D)), {.causal = causal}, bounds};
+    all.mask.window = window;
     all.softcap = softcap;
     return all;
   }
@@ -86,7 +86,7 @@ TEST(Attention, TheLibraryPathOfGpusIsTheSameFunction) {
 
 TEST(Attention, TakesStridedInputAndGivesTokensFirst) {
   at::manual_seed(2);
-  const AttentionSetup setup{0.125, true, {}};
+  const AttentionSetup setup{0.125, {}, {}};
   for (const auto& c : kAttentionCases) {
     expect_same_as_reference(
         c, {random({2, 50, 4, 64}), random({2, 50, 2, 64}), random({2, 50, 2, 64})},
@@ -107,7 +107,7 @@ TEST(Attention, TakesStridedInputAndGivesTokensFirst) {
 
 TEST(Attention, NothingCrossesADocumentBoundary) {
   at::manual_seed(3);
-  const AttentionSetup setup{0.125, true, {{0, 40, 100}}};
+  const AttentionSetup setup{0.125, {}, {{0, 40, 100}}};
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     auto q = random({1, 2, 100, 64}).to(dtype);
     auto k = random({1, 1, 100, 64}).to(dtype);
@@ -127,11 +127,11 @@ TEST(Attention, AWindowAsLongAsTheRowIsNoWindowBitForBit) {
   for (const auto dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
     const auto q = random({2, 4, 150, 64}).to(dtype);
     const auto k = random({2, 2, 150, 64}).to(dtype);
-    AttentionSetup setup{0.125, true, {{0, 70, 150}, {0, 150}}};
+    AttentionSetup setup{0.125, {}, {{0, 70, 150}, {0, 150}}};
     const auto whole = attention_forward(q, k, k, setup);
     const auto whole_grads = attention_backward(q, q, k, k, whole, setup);
 
-    setup.window = 150;
+    setup.mask.window = 150;
     const auto windowed = attention_forward(q, k, k, setup);
     const auto grads = attention_backward(q, q, k, k, windowed, setup);
 
@@ -142,8 +142,8 @@ TEST(Attention, AWindowAsLongAsTheRowIsNoWindowBitForBit) {
 
 TEST(Attention, AWindowOfOneKeyGivesItsValue) {
   at::manual_seed(7);
-  AttentionSetup setup{0.125, true, {}};
-  setup.window = 1;
+  AttentionSetup setup{0.125, {}, {}};
+  setup.mask.window = 1;
   for (const Case& c : kAttentionCases) {
     const auto q = random({1, 2, 100, 32}).to(c.dtype);
     const auto v = random({1, 2, 100, 32}).to(c.dtype);
@@ -157,8 +157,8 @@ TEST(Attention, AWindowOfOneKeyGivesItsValue) {
 
 TEST(Attention, NothingOutsideAWindowIsRead) {
   at::manual_seed(6);
-  AttentionSetup setup{0.125, true, {}};
-  setup.window = 30;
+  AttentionSetup setup{0.125, {}, {}};
+  setup.mask.window = 30;
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     const auto q = random({1, 2, 300, 64}).to(dtype);
     const auto k = random({1, 1, 300, 64}).to(dtype);
@@ -173,7 +173,7 @@ TEST(Attention, NothingOutsideAWindowIsRead) {
 
 TEST(Attention, IsTheSameFunctionTwice) {
   at::manual_seed(4);
-  const AttentionSetup setup{0.125, true, {}};
+  const AttentionSetup setup{0.125, {}, {}};
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     const auto q = random({2, 4, 200, 64}).to(dtype);
     const auto k = random({2, 2, 200, 64}).to(dtype);
@@ -189,7 +189,7 @@ TEST(Attention, IsTheSameFunctionTwice) {
 }
 
 TEST(Attention, SurvivesLargeScores) {
-  const AttentionSetup setup{1.0, true, {}};
+  const AttentionSetup setup{1.0, {}, {}};
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     const auto q = (random({1, 1, 64, 64}) * 30).to(dtype);
     const auto out = attention_forward(q, q, q, setup);

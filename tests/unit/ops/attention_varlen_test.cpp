@@ -16,7 +16,7 @@ at::Tensor as_row(const at::Tensor& x, std::int64_t first, std::int64_t end) {
 /// ends at the last key.
 AttentionSetup sequence_setup(const VarlenCall& call, double scale, std::int64_t n,
                               std::int64_t m) {
-  return {scale, call.causal, {}, {{{m - std::min(n, m), n}}}, {{{0, m}}}};
+  return {scale, {.causal = call.causal}, {}, {{{m - std::min(n, m), n}}}, {{{0, m}}}};
 }
 
 /// Returns the part of a sequence of m keys that query i of n sees through the window of the call.
@@ -37,7 +37,7 @@ void for_parts(const VarlenCall& call, double scale, std::int64_t n, std::int64_
   for (std::int64_t i = 0; i < n; ++i) {
     const KeyInterval seen = window_of(call, i, n, m);
     const std::int64_t keys = seen.end - seen.begin;
-    body(i, 1, seen, AttentionSetup{scale, false, {}, {{{0, 1}}}, {{{0, keys}}}});
+    body(i, 1, seen, AttentionSetup{scale, {.causal = false}, {}, {{{0, 1}}}, {{{0, keys}}}});
   }
 }
 
@@ -101,24 +101,24 @@ const VarlenKernel kLoops{loop_forward, loop_backward};
 TEST(AttentionVarlen, IsTheSameFunctionForEveryPlan) {
   at::manual_seed(1);
   const std::vector<AttentionSetup> setups{
-      {0.2, true, {}},
-      {0.2, true, {{0, 5, 12}, {0, 12}}},
-      {0.2, false, {{0, 5, 12}, {0, 1, 12}}},
-      {0.2, true, {}, {{{2, 10}, {20, 2}}, {{0, 12}}}, {{{12, 6}, {0, 6}}, {{4, 12}}}},
-      {0.2, true, {{0, 3, 24}, {0, 24}}, {{{0, 6}, {18, 6}}, {{12, 12}}}, {{{6, 12}}, {{0, 12}}}},
-      {.scale = 0.2, .window = 4},
-      {.scale = 0.2, .window = 1},
-      {.scale = 0.2, .window = 30},
-      {.scale = 0.2, .bounds = {{0, 5, 12}, {0, 3, 12}}, .window = 4},
+      {0.2, {}, {}},
+      {0.2, {}, {{0, 5, 12}, {0, 12}}},
+      {0.2, {.causal = false}, {{0, 5, 12}, {0, 1, 12}}},
+      {0.2, {}, {}, {{{2, 10}, {20, 2}}, {{0, 12}}}, {{{12, 6}, {0, 6}}, {{4, 12}}}},
+      {0.2, {}, {{0, 3, 24}, {0, 24}}, {{{0, 6}, {18, 6}}, {{12, 12}}}, {{{6, 12}}, {{0, 12}}}},
+      {.scale = 0.2, .mask = {.window = 4}},
+      {.scale = 0.2, .mask = {.window = 1}},
+      {.scale = 0.2, .mask = {.window = 30}},
+      {.scale = 0.2, .mask = {.window = 4}, .bounds = {{0, 5, 12}, {0, 3, 12}}},
       {.scale = 0.2,
+       .mask = {.window = 5},
        .query_positions = {{{2, 10}, {20, 2}}, {{0, 12}}},
-       .key_positions = {{{12, 6}, {0, 6}}, {{4, 12}}},
-       .window = 5},
+       .key_positions = {{{12, 6}, {0, 6}}, {{4, 12}}}},
       {.scale = 0.2,
+       .mask = {.window = 9},
        .bounds = {{0, 3, 24}, {0, 24}},
        .query_positions = {{{0, 6}, {18, 6}}, {{12, 12}}},
-       .key_positions = {{{6, 12}}, {{0, 12}}},
-       .window = 9},
+       .key_positions = {{{6, 12}}, {{0, 12}}}},
   };
   for (std::size_t i = 0; i < setups.size(); ++i) {
     const auto q = random({2, 4, 12, 8});
@@ -144,9 +144,9 @@ TEST(AttentionVarlen, IsTheSameFunctionForEveryPlan) {
 }
 
 TEST(AttentionVarlen, AWindowOverPackedRowsIsOneCallWithoutAGather) {
-  const AttentionSetup setup{.bounds = {{0, 5, 12}, {0, 3, 12}}, .window = 4};
+  const AttentionSetup setup{.mask = {.window = 4}, .bounds = {{0, 5, 12}, {0, 3, 12}}};
 
-  const auto calls = varlen_calls(plan_attention(setup, 2, 12, 12), 2, 12, 12, setup.window);
+  const auto calls = varlen_calls(plan_attention(setup, 2, 12, 12), 2, 12, 12);
 
   ASSERT_EQ(calls.size(), 1U);
   EXPECT_TRUE(calls[0].causal);
@@ -157,7 +157,7 @@ TEST(AttentionVarlen, AWindowOverPackedRowsIsOneCallWithoutAGather) {
 }
 
 TEST(AttentionVarlen, OffsetsOfPackedRowsAreTheirBoundariesAndNothingIsGathered) {
-  const AttentionSetup setup{1.0, true, {{0, 5, 12}, {0, 12}}};
+  const AttentionSetup setup{1.0, {}, {{0, 5, 12}, {0, 12}}};
 
   const auto calls = varlen_calls(plan_attention(setup, 2, 12, 12), 2, 12, 12);
 
@@ -183,10 +183,10 @@ TEST(AttentionMemo, KeepsOnePlanAndOneUploadForEverySetup) {
   setup.bounds = {{0, 6, 12}};
   EXPECT_EQ(placed_calls(setup, 1, 12, 12, at::kCPU)->front().query_offsets,
             (std::vector<std::int32_t>{0, 6, 12}));
-  setup.window = 4;
+  setup.mask.window = 4;
   EXPECT_EQ(placed_calls(setup, 1, 12, 12, at::kCPU)->front().window_left, 3);
-  setup.causal = false;
-  setup.window = 0;
+  setup.mask.causal = false;
+  setup.mask.window = 0;
   EXPECT_FALSE(placed_calls(setup, 1, 12, 12, at::kCPU)->front().causal);
   setup.bounds.clear();
   EXPECT_EQ(planned_attention(setup, 1, 10, 10)->front().num_keys, 10);

@@ -62,7 +62,7 @@ struct PagedCase {
       list.push_back({row, rows, earlier ? 0 : text.before, text.blocks});
       row += rows;
     }
-    return plan_paged(std::move(list), at::kCPU, window);
+    return plan_paged(std::move(list), at::kCPU, {.window = window});
   }
 
   /// Returns the values [1, kv_heads, rows, width] of the step's rows, or of the tokens before.
@@ -164,7 +164,7 @@ TEST(PagedAttention, ARowHasTheSameBitsWhateverElseThereIs) {
     for (const PagedSequence& text : plan.texts) {
       for (std::int64_t row = 0; row < text.num_rows; ++row) {
         const PagedPlan one =
-            plan_paged({{0, 1, text.before + row, text.blocks}}, at::kCPU, window);
+            plan_paged({{0, 1, text.before + row, text.blocks}}, at::kCPU, {.window = window});
         const at::Tensor alone =
             paged_attention(q.narrow(2, text.first_row + row, 1), one, paged.cache, kScale);
         EXPECT_TRUE(alone.equal(together.narrow(0, text.first_row + row, 1)));

@@ -25,8 +25,8 @@ struct ContextCase {
   std::int64_t window = 0;
 
   [[nodiscard]] ops::AttentionSetup rows(double scale) const {
-    ops::AttentionSetup all{scale, causal, bounds};
-    all.window = window;
+    ops::AttentionSetup all{scale, {.causal = causal}, bounds};
+    all.mask.window = window;
     return all;
   }
 };

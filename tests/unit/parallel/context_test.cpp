@@ -204,7 +204,8 @@ TEST(DealPlaces, CountsPairsInsideDocuments) {
   // 1 + 2 + 3 + 4 of 10 + 1 + ... + 4: positions 0 to 3 and 4 to 7 of one document.
   EXPECT_DOUBLE_EQ(parallel::work_imbalance({{{{0, 4}}}, {{{4, 4}}}}, {}), 26.0 / 18.0);
   // A window of 2: 1 + 2 + 2 + 2, and 4 times 2.
-  EXPECT_DOUBLE_EQ(parallel::work_imbalance({{{{0, 4}}}, {{{4, 4}}}}, {.window = 2}), 8.0 / 7.5);
+  EXPECT_DOUBLE_EQ(parallel::work_imbalance({{{{0, 4}}}, {{{4, 4}}}}, {.mask = {.window = 2}}),
+                   8.0 / 7.5);
 }
 
 TEST(DealPlaces, RefusesARowThatDoesNotDivide) {

@@ -72,6 +72,42 @@ TEST(Layout, ValidLayoutsAreAccepted) {
   EXPECT_EQ(refusal({.tp = 2, .sequence_parallel = true, .tp_chunks = 32}), "");
 }
 
+TEST(Layout, AStageBorderCarriesNoEarlierHiddenStates) {
+  const auto problem = [](void (*change)(model::ModelConfig&)) {
+    model::ModelConfig model = model::model_preset("tiny");
+    change(model);
+    model::resolve(model, 100);
+    parallel::ParallelConfig config;
+    config.pp = 2;
+    Problems problems;
+    check_layout(config, {model, {64}, 2}, problems);
+    try {
+      problems.throw_if_any();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+
+  for (const auto& [key, change] :
+       {std::pair<const char*, void (*)(model::ModelConfig&)>{
+            "model.residual_scalars", [](model::ModelConfig& c) { c.residual_scalars = true; }},
+        {"model.skips", [](model::ModelConfig& c) { c.skips = true; }},
+        {"model.backout", [](model::ModelConfig& c) { c.backout = true; }}}) {
+    EXPECT_NE(problem(change).find(formatted("must be 1 with {}: a stage sends only", key)),
+              std::string::npos)
+        << problem(change);
+  }
+  EXPECT_NE(problem([](model::ModelConfig& c) { c.smear = true; }).find("model.tie_embeddings"),
+            std::string::npos);
+  EXPECT_EQ(problem([](model::ModelConfig& c) {
+              c.smear = true;
+              c.tie_embeddings = false;
+              c.value_embeddings = "alternate";
+            }),
+            "");
+}
+
 TEST(Layout, EveryReasonIsGivenAndTheNearestThatWorks) {
   expect_refused({.tp = 8}, {"parallel.tp = 8", "model.num_heads = 4", "--parallel.tp 4"});
   expect_refused({.tp = 3}, {"parallel.tp * cp * pp = 3", "8 ranks", "--parallel.tp 4"});
