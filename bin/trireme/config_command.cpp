@@ -27,7 +27,10 @@ void add_config_show_command(config::CommandLine& line) {
               [&all](config::ConfigSet& keys) {
                 train::finish_run_keys(all.config, keys);
                 train::show_token_rule(all.config, keys);
-                for (const auto& task : all.tasks) task->check(keys.problems());
+                for (const auto& task : all.tasks) {
+                  task->choose_defaults(keys);
+                  task->check(keys.problems());
+                }
               })
       .example("trireme config show --config run.toml --optim.lr 1e-3 --origin")
       .run([settings] {

@@ -28,8 +28,7 @@ struct BenchConfig {
   static void fields(Self& self, Visit&& visit) {
     visit("tokenizer", self.tokenizer, kTokenizerPathHelp,
           {.placeholder = "DIR|FILE", .required = true});
-    visit("input", self.inputs, "files: " + input_format_names(),
-          {.placeholder = "FILE...", .required = true});
+    visit("input", self.inputs, input_help(), {.placeholder = "FILE...", .required = true});
     visit("field", self.field, "field that holds the text", {.placeholder = "NAME"});
     visit("special_in_text", self.special_in_text,
           "treat added tokens inside a text as tokens or as plain characters",

@@ -81,8 +81,14 @@ std::span<const InputFormat> input_formats() {
   return rows;
 }
 
-std::string input_format_names() {
+const char* input_format_names() {
   return "jsonl or a JSON array (plain, .gz or .zst), or Parquet";
+}
+
+const char* input_help() {
+  static const std::string help =
+      cat("files, directories or patterns, in order: ", input_format_names());
+  return help.c_str();
 }
 
 const InputFormat* binary_format(std::string_view head) {

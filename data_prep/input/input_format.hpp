@@ -117,8 +117,11 @@ const InputFormat& json_array(Compression compression);
 /// Returns the format of a file that begins with `head`, if it is neither JSON nor compressed JSON.
 const InputFormat* binary_format(std::string_view head);
 
-/// Returns the names of all formats for help and messages, as a list without a verb.
-std::string input_format_names();
+/// Returns the names of all formats, for help and messages.
+const char* input_format_names();
+
+/// Returns the help of an option that takes several inputs.
+const char* input_help();
 
 /// Returns the format of a file that begins with `head`. Throws Error(data) for a file named .gz or
 /// .zst that begins neither like that format nor like a line of JSON, and for known formats that

@@ -34,9 +34,7 @@ struct PackConfig {
   static void fields(Self& self, Visit&& visit) {
     visit("tokenizer", self.tokenizer, kTokenizerPathHelp,
           {.placeholder = "DIR|FILE", .required = true});
-    visit("input", self.inputs,
-          "inputs in order: files, directories, patterns; " + input_format_names(),
-          {.placeholder = "FILE...", .required = true});
+    visit("input", self.inputs, input_help(), {.placeholder = "FILE...", .required = true});
     visit("output", self.output, "output directory: new, empty, or of the same pack",
           {.placeholder = "DIR", .required = true});
     visit("seq_len", self.seq_len,

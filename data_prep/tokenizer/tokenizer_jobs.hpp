@@ -45,8 +45,7 @@ struct TrainTokenizerConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("input", self.inputs, "files: " + input_format_names(),
-          {.placeholder = "FILE...", .required = true});
+    visit("input", self.inputs, input_help(), {.placeholder = "FILE...", .required = true});
     visit("output", self.output, "directory for tokenizer.json and tokenizer_config.json",
           {.placeholder = "DIR", .required = true});
     visit("vocab_size", self.vocab_size,
@@ -104,8 +103,7 @@ struct EncodeConfig {
   static void fields(Self& self, Visit&& visit) {
     visit("tokenizer", self.tokenizer, kTokenizerPathHelp,
           {.placeholder = "DIR|FILE", .required = true});
-    visit("input", self.input, "file: " + input_format_names(),
-          {.placeholder = "FILE", .required = true});
+    visit("input", self.input, input_format_names(), {.placeholder = "FILE", .required = true});
     visit("output", self.output, "output file with one {\"ids\":[...]} per line, in the same order",
           {.placeholder = "FILE", .required = true});
     visit("field", self.field, "field that holds the text", {.placeholder = "NAME"});

@@ -19,8 +19,10 @@ struct PolicyTarget {
   double old_logprob = 0;        // log-probability in the denominator of the ratio
   double reference_logprob = 0;  // log-probability of the frozen reference
   double advantage = 0;
-  double correction = 1;  // factor of the policy term
-  double weight = 0;      // factor of the loss of the token
+  double correction = 1;    // factor of the policy term
+  double weight = 0;        // factor of the loss of the token
+  double value = 0;         // value that the critic gave the token after the generation
+  double value_target = 0;  // return of the token, which the critic learns
 };
 
 /// B rows of T tokens each. The content does not depend on the rank that holds the batch.

@@ -3,19 +3,19 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <array>
-#include <span>
+#include <vector>
 
 #include "core/error.hpp"
 
 namespace trireme::objective {
 namespace {
 
-constexpr std::array<std::string_view, 5> kPolicyMeans{"entropy", "ratio_mean", "clip_fraction",
-                                                       "rollout_gap_mean", "kl_ref"};
-
-std::span<const std::string_view> policy_means(bool has_reference) {
-  return std::span(kPolicyMeans).first(has_reference ? 5 : 4);
+/// Returns the names of the means; PolicyObjective::record() adds their sums in this order.
+std::vector<std::string_view> policy_means(const PolicyObjective::Setup& setup) {
+  std::vector<std::string_view> names{"entropy", "ratio_mean", "clip_fraction", "rollout_gap_mean"};
+  if (setup.has_reference) names.emplace_back("kl_ref");
+  if (setup.config.objective == "ppo") names.emplace_back("approx_kl");
+  return names;
 }
 
 /// Returns the head for rows that are divided by the temperature T: then a soft-cap c of the logits
@@ -41,7 +41,7 @@ PolicyObjective::PolicyObjective(parallel::ParamRegistry& registry, const Setup&
     : registry_(registry),
       setup_(setup),
       measures_(measures),
-      means_(measures, policy_means(setup.has_reference)),
+      means_(measures, policy_means(setup)),
       ratio_max_(measures.declare({"ratio_max", Combine::max})),
       gap_max_(measures.declare({"rollout_gap_max", Combine::max})) {}
 
@@ -60,7 +60,7 @@ at::Tensor PolicyObjective::forward(const parallel::Microbatch& batch, const at:
       token_scores(head, rows, targets.targets, {.targets_checked = checked}).log_probs;
   const at::Tensor policy = batch.policy.defined()
                                 ? batch.policy
-                                : at::empty({0, 6}, at::TensorOptions().dtype(at::kDouble));
+                                : at::empty({0, 8}, at::TensorOptions().dtype(at::kDouble));
   const PolicyTerms terms = policy_terms(setup_.config, log_probs, policy);
   const auto loss =
       cross_entropy(head, rows, targets.targets,
@@ -81,11 +81,11 @@ void PolicyObjective::record(std::int64_t step, const at::Tensor& log_probs,
   const auto largest = [](const at::Tensor& values) {
     return values.numel() > 0 ? values.max().item<double>() : 0;
   };
-  const std::array<double, 5> sums{-sum(log_probs), sum(terms.ratios),
-                                   sum(terms.clipped.to(at::kDouble)), sum(terms.gaps),
-                                   sum(terms.kl)};
-  means_.add(step, std::span(sums).first(setup_.has_reference ? 5 : 4),
-             static_cast<double>(log_probs.numel()));
+  std::vector<double> sums{-sum(log_probs), sum(terms.ratios), sum(terms.clipped.to(at::kDouble)),
+                           sum(terms.gaps)};
+  if (setup_.has_reference) sums.push_back(sum(terms.kl));
+  if (setup_.config.objective == "ppo") sums.push_back(sum(terms.ratios.log().square().mul(0.5)));
+  means_.add(step, sums, static_cast<double>(log_probs.numel()));
   if (step != step_) largest_ratio_ = largest_gap_ = 0;
   step_ = step;
   largest_ratio_ = std::max(largest_ratio_, largest(terms.ratios));

@@ -19,7 +19,8 @@ at::Tensor policy_logprobs(const parallel::Microbatch& batch, const at::Tensor& 
 /// are divided by the temperature, so both passes see the distribution that was sampled.
 ///
 /// Measures, as means over the targets of a step: kl_ref (with a reference), entropy (-logp of the
-/// sampled tokens, an unbiased estimate), ratio_mean, clip_fraction, rollout_gap_mean. Maxima:
+/// sampled tokens, an unbiased estimate), ratio_mean, clip_fraction, rollout_gap_mean, and for ppo
+/// approx_kl (0.5 log(ratio)^2). Maxima:
 /// ratio_max, rollout_gap_max.
 class PolicyObjective final : public Objective {
  public:

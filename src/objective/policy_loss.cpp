@@ -29,7 +29,8 @@ PolicyTerms policy_terms(const PolicyConfig& config, const at::Tensor& log_probs
   const auto kind = by_name<PolicyLoss>(kPolicyLosses, config.objective);
   const double beta = config.has_kl_loss() ? config.beta : 0;
   const double low = 1 - config.epsilon;
-  const double high = config.upper() + (kind == PolicyLoss::grpo ? 1 : 0);
+  const bool limits_ratio = kind == PolicyLoss::grpo || kind == PolicyLoss::ppo;
+  const double high = config.upper() + (limits_ratio ? 1 : 0);
   const at::Tensor logp = log_probs.to(at::kCPU, at::kDouble).contiguous();
   PolicyTerms terms;
   for (at::Tensor* one : {&terms.losses, &terms.slopes, &terms.ratios, &terms.kl, &terms.gaps})
@@ -41,10 +42,10 @@ PolicyTerms policy_terms(const PolicyConfig& config, const at::Tensor& log_probs
     const auto one = values[i];
     const double advantage = one[3];
     const double ratio = std::exp(current[i] - one[1]);
-    double loss = -advantage * current[i];  // reinforce
+    double loss = -advantage * current[i];  // reinforce, spo
     double slope = advantage;
     bool is_clipped = false;
-    if (kind == PolicyLoss::grpo) {
+    if (limits_ratio) {
       const double limited = std::clamp(ratio, low, high);
       is_clipped = limited * advantage < ratio * advantage;
       loss = -std::min(ratio * advantage, limited * advantage);

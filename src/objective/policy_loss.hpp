@@ -13,10 +13,13 @@ namespace trireme::objective {
 ///   grpo       -min(r A, clip(r, 1 - epsilon, 1 + epsilon_high) A)
 ///   cispo      -min(r, epsilon_high) A logp, without a gradient of min(r, epsilon_high)
 ///   reinforce  -A logp
-enum class PolicyLoss { grpo, cispo, reinforce };
+///   spo        -A logp; its advantages have the baseline of a tracker
+///   ppo        the loss of grpo; its advantages are those of single tokens
+enum class PolicyLoss { grpo, cispo, reinforce, spo, ppo };
 
 // The order is that of PolicyLoss.
-inline constexpr std::array<std::string_view, 3> kPolicyLosses{"grpo", "cispo", "reinforce"};
+inline constexpr std::array<std::string_view, 5> kPolicyLosses{"grpo", "cispo", "reinforce", "spo",
+                                                               "ppo"};
 
 /// Keys of section [rl] that define the loss.
 struct PolicyConfig {
@@ -30,7 +33,10 @@ struct PolicyConfig {
   /// Returns true if the loss has the term beta * k3.
   [[nodiscard]] bool has_kl_loss() const { return kl == "loss" && beta > 0; }
 
-  /// Returns the upper limit: of ratio - 1 for grpo, of the ratio for cispo.
+  /// Returns true if each prompt is a group of answers that are compared with each other.
+  [[nodiscard]] bool compares_group() const { return objective != "spo" && objective != "ppo"; }
+
+  /// Returns the upper limit: of ratio - 1 for grpo and ppo, of the ratio for cispo.
   [[nodiscard]] double upper() const {
     if (epsilon_high > 0) return epsilon_high;
     return objective == "cispo" ? 5.0 : epsilon;
@@ -38,16 +44,17 @@ struct PolicyConfig {
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit("objective", self.objective,
-          "grpo (clipped ratio), cispo (clipped weight of the log-probability) or reinforce (the "
-          "mean reward of the other answers is the baseline)");
+    visit(
+        "objective", self.objective,
+        "grpo (clipped ratio), cispo (clipped weight of the log-probability), reinforce (baseline: "
+        "mean reward of the other answers), spo (baseline: tracker of all rewards) or ppo (critic)");
     visit("temperature", self.temperature,
           "sampling temperature; all log-probabilities use the same temperature");
     visit("beta", self.beta, "factor of the KL penalty against the reference model");
-    visit("epsilon", self.epsilon, "grpo: the ratio is clipped below at 1 - epsilon");
+    visit("epsilon", self.epsilon, "grpo, ppo: the ratio is clipped below at 1 - epsilon");
     visit("epsilon_high", self.epsilon_high,
-          "grpo: the ratio is clipped above at 1 + epsilon_high; cispo: the ratio is clipped above "
-          "at epsilon_high; 0: epsilon (grpo) or 5 (cispo)");
+          "grpo, ppo: the ratio is clipped above at 1 + epsilon_high; cispo: the ratio is clipped "
+          "above at epsilon_high; 0: epsilon (grpo, ppo) or 5 (cispo)");
     visit(
         "kl", self.kl,
         "place of the KL penalty (k3): loss (of each token), reward (sum over the answer) or off");
@@ -56,7 +63,7 @@ struct PolicyConfig {
 
 void check(const PolicyConfig& config, Problems& problems);
 
-/// Values of N targets, [N] fp64 in host memory. `policy` [N, 6] has the columns of
+/// Values of N targets, [N] fp64 in host memory. `policy` [N, 8] has the columns of
 /// Microbatch::policy.
 struct PolicyTerms {
   at::Tensor losses;   // weighted losses
@@ -69,7 +76,8 @@ struct PolicyTerms {
 
 /// Computes the loss of each target from its log-probability. Sources: Shao et al., "DeepSeekMath",
 /// 2024 (GRPO); MiniMax, "MiniMax-M1", 2025 (CISPO); Ahmadian et al., "Back to basics", 2024
-/// (REINFORCE with leave-one-out); Schulman, "Approximating KL divergence", 2020 (k3).
+/// (REINFORCE with leave-one-out); Schulman et al., "Proximal policy optimization algorithms", 2017
+/// (PPO); Schulman, "Approximating KL divergence", 2020 (k3).
 PolicyTerms policy_terms(const PolicyConfig& config, const at::Tensor& log_probs,
                          const at::Tensor& policy);
 

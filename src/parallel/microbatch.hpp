@@ -46,7 +46,7 @@ struct Microbatch {
   std::int64_t num_pairs = 0;
   std::vector<std::int64_t> pair_records;  // [num_pairs], see Batch
   std::vector<std::uint64_t> pair_keys;    // [num_pairs], see Batch
-  // generated answers: [N, 6] fp64 in host memory, the members of data::PolicyTarget for each of the
+  // generated answers: [N, 8] fp64 in host memory, the members of data::PolicyTarget for each of the
   // N targets, in token order; undefined: other samples
   at::Tensor policy;
   at::Tensor padding;  // [B, T] bool; undefined: no padding

@@ -158,7 +158,7 @@ void LineProgram::fail_ended(const Exchange& state) {
 void LineProgram::fail_late(const Exchange& state) {
   read_errors();
   stop(0);
-  fail(ErrorKind::comm,
+  fail(ErrorKind::resource,
        "{}: the program `{}` did not answer within {} s, after {} of {} answers. It must flush its "
        "output after each line.{}",
        config_.key, config_.command, config_.timeout_s, state.answers.size(), state.expected,

@@ -31,7 +31,7 @@ class LineProgram {
 
   /// Sends the lines and returns one answer for each, in order, without line ends. Lines have no
   /// line breaks. Throws Error(data) with the last lines of the standard error of the program if
-  /// the program ends or writes too much, and Error(comm) if an answer is late. The program is
+  /// the program ends or writes too much, and Error(resource) if an answer is late. The program is
   /// then killed, and the next exchange starts it again.
   std::vector<std::string> exchange(const std::vector<std::string>& lines);
 

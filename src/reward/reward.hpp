@@ -30,7 +30,7 @@ class RewardTerm {
   virtual ~RewardTerm() = default;
 
   /// Returns one finite number per sample. Throws Error(data) if a reward cannot be computed, and
-  /// Error(comm) if a program does not answer in time.
+  /// Error(resource) if a program does not answer in time.
   virtual std::vector<double> score(std::span<const Sample> samples) = 0;
 };
 

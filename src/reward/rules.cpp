@@ -23,12 +23,6 @@ std::vector<std::string_view> turns_of(const Sample& sample) {
   return {sample.turns.begin(), sample.turns.end()};
 }
 
-/// Returns the text after the first "</think>", or the whole text.
-std::string_view answer_of(std::string_view text) {
-  const std::size_t at = text.find(kThinkEnd);
-  return stripped(at == std::string_view::npos ? text : text.substr(at + kThinkEnd.size()));
-}
-
 std::vector<Json> calls_of(const Sample& sample) {
   std::vector<Json> calls;
   for (const std::string_view turn : turns_of(sample))
@@ -134,6 +128,11 @@ bool is_found(const std::string& expected, const std::string& small_text,
 }
 
 }  // namespace
+
+std::string_view answer_of(std::string_view text) {
+  const std::size_t at = text.find(kThinkEnd);
+  return stripped(at == std::string_view::npos ? text : text.substr(at + kThinkEnd.size()));
+}
 
 double length_reward(const Sample& sample) {
   const std::size_t length = num_characters(stripped(sample.text));

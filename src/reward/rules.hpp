@@ -11,6 +11,10 @@
 /// ends. Source: jingyaogong/minimind, commit d65ef2c, trainer/train_grpo.py and train_agent.py.
 namespace trireme::reward {
 
+/// Returns the text after the first "</think>", or the whole text, without white space at both
+/// ends.
+std::string_view answer_of(std::string_view text);
+
 /// Returns 0.5 if the text has 20 to 800 characters, else -0.5.
 double length_reward(const Sample& sample);
 

@@ -212,7 +212,7 @@ class Scheduler {
 /// Returns all known schedulers. Safe before main.
 std::span<const Scheduler* const> schedulers() noexcept;
 
-/// Returns the scheduler of this process's job; outside a job, the first one.
+/// Returns the scheduler of this process's job; outside a job, the default one.
 const Scheduler& scheduler() noexcept;
 
 /// Returns the state of the job `id` ("17", "9_2").

@@ -9,7 +9,7 @@ advantages, the loss and the gradient norm must agree with PyTorch within 1e-10.
 other rollout log-probabilities and masks, so that ratios differ from 1, and every objective, divisor,
 advantage, correction and KL penalty trains on them by replay. One, two and three ranks must generate
 equal tokens and compute equal losses. A run that was killed must resume bitwise. A run must increase
-a reward, and must not without a learning rate. Exits with 1 and prints every value that is out of
+a reward. Exits with 1 and prints every value that is out of
 bounds.
 """
 import argparse
@@ -119,7 +119,7 @@ def loss_of(net, reference, lines, keys, expected, is_first):
         divisor = {"sequence": len(lines) * mask.sum(), "token": tokens, "constant": len(lines) * NEW}[keys["rl.divide"]]
         total = total + u * (each * mask).sum() / divisor
         expected.append({"reward": None, "advantage": a.item(), "old_logprobs": (old * mask if keys["rl.old"] == "recompute" else old).tolist(),
-                         "ref_logprobs": (ref * mask).tolist() if keys["rl.kl"] != "off" else [], "current": current.tolist()})
+                         "ref_logprobs": (ref * mask).tolist() if keys["rl.kl"] != "off" else [], "current": (current * mask).tolist()})
     for one, reward in zip(expected, rewards):
         one["reward"] = reward.item()
     return total
@@ -214,14 +214,16 @@ def compare_ranks(comparison, mpiexec):
                 comparison.expect(f"{ranks} ranks, {keys}: {key}", [line[key] for line in metrics], [line[key] for line in runs[0][0]])
 
 
-def compare_resumed(comparison):
-    """Kills a run in its second rollout at three places, and in the third update of a rollout, and resumes it."""
-    for point in ("", "rl.rollout", "rl.reward", "rl.published", "train.step"):
-        run = os.path.join(comparison.work, f"killed {point}")
+def kill_and_resume(comparison, name, keys, points):
+    """Kills a run at each of the failpoints and resumes it. Returns the directories of the runs; that of the whole run comes first."""
+    runs = []
+    for point in ("", *points):
+        run = os.path.join(comparison.work, f"killed {name}{point}")
+        runs.append(run)
         command = [comparison.trireme, "rl", "--init", comparison.start, "--data", comparison.data, "--run", run]
-        command += keys_of(OPTIM, {**RL, "train.steps": 5, "rl.updates": 2, "rl.mini_batch": 3, "train.micro_batch": 1, "checkpoint.every": 1})
+        command += keys_of(OPTIM, {**RL, "checkpoint.every": 1, **keys})
         if point:
-            fault = {**os.environ, "TRIREME_FAULT": f"{point}:0:{3 if point == 'train.step' else 2}:kill9", "TRIREME_ALLOW_FAULTS": "1"}
+            fault = {**os.environ, "TRIREME_FAULT": f"{point}:0:{ {'train.step': 3, 'train.forward': 10}.get(point, 2)}:kill9", "TRIREME_ALLOW_FAULTS": "1"}
             ended = subprocess.run([str(word) for word in command], env=fault, capture_output=True, check=False)
             assert ended.returncode != 0, f"{point} did not end the run"
         call(command)
@@ -232,6 +234,7 @@ def compare_resumed(comparison):
         elif chain != whole or read_run(run)[1] != answers:
             comparison.wrong += 1
             print(f"a run that was killed at {point} differs after its resume")
+    return runs
 
 
 def end_with_another_token(tokenizer):
@@ -285,15 +288,15 @@ def compare_ends(comparison):
 
 
 def compare_learning(comparison):
-    """A program rewards odd ids, so the best mean reward is 1. Each objective must reach 90 % of it. With a tiny learning rate the
-    reward must stay, and with a negative weight it must fall."""
+    """A program rewards odd ids, so the best mean reward is 1. The policy must reach 90 % of it, and with a negative weight the reward must fall.
+    rl_learning.py trains with all objectives."""
     program = ("import json,sys\nfor line in sys.stdin: r=json.loads(line); n=len(r['ids']); "
                "print(sum(i % 2 for i in r['ids'])/max(n,1),flush=True)")
     script = os.path.join(comparison.work, "reward.py")
     with open(script, "w", encoding="utf-8") as file:
         file.write(program)
     steps = 40
-    for objective, weight, lr in (("grpo", 1, 1e-2), ("cispo", 1, 1e-2), ("reinforce", 1, 1e-2), ("grpo", 1, 1e-12), ("grpo", -1, 1e-2)):
+    for objective, weight, lr in (("grpo", 1, 1e-2), ("grpo", -1, 1e-2)):
         run = os.path.join(comparison.work, f"learning {objective} {weight} {lr}")
         call([comparison.trireme, "rl", "--init", comparison.start, "--data", comparison.data, "--run", run] +
              keys_of({**OPTIM, **RL, "optim.lr": lr, "train.steps": steps, "train.precision": "fp32", "rl.rewards": f"command={weight}",
@@ -305,7 +308,7 @@ def compare_learning(comparison):
             print(f"log-probabilities of generation and training in fp32 differ by {apart:.1e}")
         first, last = sum(rewards[:5]) / 5, sum(rewards[-5:]) / 5
         print(f"{objective}, weight {weight}, learning rate {lr}: mean reward of the first and last five steps {first:.3f} {last:.3f}")
-        reached = abs(last - first) < 0.1 if lr < 1e-6 else last >= 0.9 if weight > 0 else last < first - 0.2
+        reached = last >= 0.9 if weight > 0 else last < first - 0.2
         if not reached:
             comparison.wrong += 1
             print("this reward is not the expected one")
@@ -344,10 +347,8 @@ def compare_reward_model(comparison, rng, trireme_data, mpiexec):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("trireme")
-    parser.add_argument("trireme_data")
-    parser.add_argument("mpiexec")
-    parser.add_argument("--keep")
+    for name in ("trireme", "trireme_data", "mpiexec", "--keep"):
+        parser.add_argument(name)
     args = parser.parse_args()
     torch.set_num_threads(1)
     rng = random.Random(3)
@@ -385,7 +386,8 @@ def main():
         for number, keys in enumerate(UPDATES, 1):
             comparison.run(f"updates {number}", {"train.steps": 8, "rl.updates": 2, "rl.mini_batch": 3, "train.micro_batch": 1, **keys})
         compare_ranks(comparison, args.mpiexec)
-        compare_resumed(comparison)
+        kill_and_resume(comparison, "", {"train.steps": 5, "rl.updates": 2, "rl.mini_batch": 3, "train.micro_batch": 1},
+                        ("rl.rollout", "rl.reward", "rl.published", "train.step"))
         compare_ends(comparison)
         compare_learning(comparison)
         compare_reward_model(comparison, rng, args.trireme_data, args.mpiexec)

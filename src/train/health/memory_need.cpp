@@ -39,6 +39,15 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, device::ParamDTypes
                      weight_bytes(facts, mean_elements(facts, beside.count, beside.experts)),
                      beside.key.empty() ? shape : std::vector{beside.key}});
   }
+  if (beside.has_critic) {
+    const UpdateFacts whole =
+        update_facts(model, config.optim, dtypes, parallel, ranks, UpdateShape{}, {});
+    const StateBytes critic = state_bytes(whole, mean_elements(whole).trained);
+    double bytes = critic.grads;
+    if (!offloaded) bytes += critic.optimizer + (two_copies ? critic.main : critic.weights);
+    if (two_copies || offloaded) bytes += critic.weights;
+    parts.push_back({"the critic", bytes, {"rl.objective"}});
+  }
   // Each position has cos and sin for half a head.
   const double angle = dtypes.compute == at::kDouble ? sizeof(double) : sizeof(float);
   parts.push_back(

@@ -18,11 +18,12 @@ struct MemoryPart {
   std::vector<std::string> keys = {};  // configuration keys that determine its size
 };
 
-/// Parameter counts of a frozen model.
+/// The models beside the trained one: parameter counts of a frozen model, and a critic.
 struct FrozenParameters {
   double count = 0;
-  double experts = 0;    // part of `count` in routed experts
-  std::string key = {};  // its configuration key; "": it has the shape of the trained model
+  double experts = 0;       // part of `count` in routed experts
+  std::string key = {};     // its configuration key; "": it has the shape of the trained model
+  bool has_critic = false;  // a critic has the shape of the trained model, and no adapters
 };
 
 /// Returns the minimum memory of one rank out of `data_ranks` (dp x cp) during training: weights

@@ -35,7 +35,7 @@ RunPlan plan_run(const Task& task, RunConfig& config, config::ConfigSet& keys,
                      });
   resolve_shape(config, keys, start, data, ranks, problems);
   task.check_files(config, data.sample_sets());
-  (void)resolve_length(config, keys, start, data);
+  (void)resolve_length(config, keys, start, data, task.steps_per_batch(config));
   RunPlan plan;
   if (start.kind == RunStart::Kind::resume_run) plan.steps_done = start.step();
   plan.steps = config.train.steps;
@@ -43,6 +43,10 @@ RunPlan plan_run(const Task& task, RunConfig& config, config::ConfigSet& keys,
   update.reward_head = task.trains_reward_head();
   plan.memory_bytes_per_rank = static_cast<std::int64_t>(most_known_bytes(update));
   plan.checkpoint_bytes = checkpoint_bytes(update);
+  if (task.critic()) {  // a model of the same shape, with the same optimizer
+    plan.memory_bytes_per_rank *= 2;
+    plan.checkpoint_bytes *= 2;
+  }
   // The oldest checkpoint is deleted after the next one is committed.
   const std::int64_t kept = config.checkpoint.keep_last + config.checkpoint.keep_best + 1;
   plan.disk_bytes = plan.checkpoint_bytes * kept;

@@ -9,6 +9,7 @@ namespace trireme::train {
 namespace {
 
 constexpr double kStdFloor = 1e-4;  // MiniMind V3 and TRL
+constexpr double kSpoLimit = 5;     // largest advantage of spo, as in MiniMind
 
 double mean_of(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -40,7 +41,7 @@ void penalize_rewards(const RlConfig& config, std::span<Rollout> rollouts) {
 }
 
 AdvantageTotals set_advantages(const RlConfig& config, std::span<const double> all_rewards,
-                               std::span<Rollout> rollouts) {
+                               std::optional<double> baseline, std::span<Rollout> rollouts) {
   const auto group = static_cast<std::size_t>(config.group);
   const bool leaves_out = config.loss.objective == "reinforce";
   const double batch_std = std_of(all_rewards);
@@ -53,8 +54,14 @@ AdvantageTotals set_advantages(const RlConfig& config, std::span<const double> a
     const bool is_equal = *least == *most;
     const double mean = mean_of(rewards);
     const double spread = is_equal ? 0 : std_of(rewards);
-    totals.zero_std_groups += is_equal ? 1 : 0;
+    totals.zero_std_groups += is_equal && group > 1 ? 1 : 0;
     totals.std_sum += spread;
+    if (!config.loss.compares_group()) {
+      for (Rollout& answer : answers)
+        if (baseline)
+          answer.advantage = std::clamp(answer.reward - *baseline, -kSpoLimit, kSpoLimit);
+      continue;
+    }
     const double size = static_cast<double>(group);
     for (Rollout& answer : answers) {
       // A rounded mean of equal rewards must not become an advantage.
@@ -79,10 +86,10 @@ void set_old_logprobs(const RlConfig& config, std::span<Rollout> rollouts) {
       if (!rollout.mask[i] || gap <= config.max_gap) continue;
       fail(ErrorKind::numeric,
            "The log-probability of token {} of answer {} to prompt {} is {} in the generation, "
-           "but {} in the training step. The difference {} is larger than rl.max_gap = {}. Use a "
+           "but {} in the training step. The difference {} is larger than {}{}. Use a "
            "higher train.precision, or raise rl.max_gap.",
            i, rollout.sample, rollout.prompt_index, rollout.rollout_logprobs[i],
-           rollout.current_logprobs[i], gap, config.max_gap);
+           rollout.current_logprobs[i], gap, kGapKey, config.max_gap);
     }
     rollout.old_logprobs =
         config.old == "recompute" ? rollout.current_logprobs : rollout.rollout_logprobs;

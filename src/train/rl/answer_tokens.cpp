@@ -11,7 +11,7 @@ namespace trireme::train {
 AnswerTokens answer_tokens(const data::TokenSet& set, std::int64_t vocab_size) {
   const std::string where = set.directory().string();
   const auto files = set.tokenizer_files();
-  AnswerTokens tokens{.tokenizer = text::Tokenizer::from_files(files, where)};
+  AnswerTokens tokens{text::Tokenizer::from_files(files, where), 0, {}, nullptr};
   tokens.size = std::min<std::int64_t>(tokens.tokenizer.vocab_size(), vocab_size);
   // The engine never samples an id without a token, but the softmax of the loss can exclude only
   // the last ids. So ids without a token must be the last ones.
@@ -26,12 +26,12 @@ AnswerTokens answer_tokens(const data::TokenSet& set, std::int64_t vocab_size) {
          where, id);
   }
   const std::string name = set.manifest().chat_template();
-  const text::ChatTemplatePtr format =
-      checkpoint::is_custom_template(name)
-          ? text::jinja_chat_template(checkpoint::jinja_of(files), where)
-          : text::shared_chat_template(name);
+  tokens.format = checkpoint::is_custom_template(name)
+                      ? text::jinja_chat_template(checkpoint::jinja_of(files), where)
+                      : text::shared_chat_template(name);
   if (const auto eos = tokens.tokenizer.eos_id()) tokens.ends.push_back(*eos);
-  tokens.ends = text::ChatWriter(format, tokens.tokenizer).end_tokens(tokens.ends, tokens.size);
+  tokens.ends =
+      text::ChatWriter(tokens.format, tokens.tokenizer).end_tokens(tokens.ends, tokens.size);
   std::erase_if(tokens.ends, [&](std::uint32_t id) { return id >= tokens.size; });
   if (tokens.ends.empty()) {
     fail(ErrorKind::data,

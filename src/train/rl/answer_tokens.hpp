@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "data/shards/token_set.hpp"
+#include "text/chat/jinja_chat.hpp"
 #include "text/tokenizer.hpp"
 
 namespace trireme::train {
@@ -12,6 +13,7 @@ struct AnswerTokens {
   text::Tokenizer tokenizer;
   std::int64_t size = 0;            // ids of the tokenizer; later rows of the embedding are padding
   std::vector<std::uint32_t> ends;  // the tokenizer's end token, and that of the chat format
+  text::ChatTemplatePtr format;     // chat format of the prompts
 };
 
 /// Returns the tokens of a data set of prompts for a model with `vocab_size` rows. Throws

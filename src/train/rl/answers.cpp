@@ -3,7 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <cmath>
+#include <numeric>
 
 #include "core/error.hpp"
 #include "core/philox.hpp"
@@ -15,10 +15,11 @@ namespace {
 
 constexpr std::int64_t kMaxBatch = 64;
 
-/// Returns the seed of a prompt; the engine adds the indices of answer and token.
-std::int64_t seed_of(std::int64_t seed, std::int64_t prompt_index) {
-  const PhiloxWords words = philox4x32(philox_key(static_cast<std::uint64_t>(seed), "rl.rollout"),
-                                       static_cast<std::uint64_t>(prompt_index), 0);
+/// Returns the seed of an answer to a prompt; the engine adds the indices of sample and token.
+std::int64_t seed_of(std::int64_t seed, std::int64_t prompt_index, std::int64_t turn) {
+  const PhiloxWords words =
+      philox4x32(philox_key(static_cast<std::uint64_t>(seed), "rl.rollout"),
+                 static_cast<std::uint64_t>(prompt_index), static_cast<std::uint64_t>(turn));
   return static_cast<std::int64_t>((std::uint64_t{words[0]} << 31) ^ words[1]);
 }
 
@@ -53,28 +54,11 @@ std::unique_ptr<RewardModel> load_reward_model(const RewardSetup& setup) {
   return result;
 }
 
-}  // namespace
-
-std::vector<Rollout> generate_answers(const GenerationSetup& setup,
-                                      std::span<const RlPrompt> prompts) {
-  const RlConfig& config = setup.config;
-  std::vector<generate::Request> requests;
+std::vector<Rollout> begin_rollouts(const GenerationSetup& setup,
+                                    std::span<const RlPrompt> prompts) {
   std::vector<Rollout> rollouts;
-  std::size_t longest = 0;
   for (const RlPrompt& prompt : prompts) {
-    longest = std::max(longest, prompt.ids.size());
-    for (std::int64_t sample = 0; sample < config.group; ++sample) {
-      generate::Request request;
-      request.prompt = prompt.ids;
-      request.max_tokens = config.max_new_tokens;
-      request.sampling.temperature = config.loss.temperature;
-      request.sampling.top_p = config.top_p;
-      request.sampling.top_k = config.top_k;
-      request.sampling.seed = seed_of(setup.seed, prompt.index);
-      request.answer = static_cast<std::uint64_t>(sample);
-      request.end_tokens = setup.tokens.ends;
-      request.sampled_logprobs = true;
-      requests.push_back(std::move(request));
+    for (std::int64_t sample = 0; sample < setup.config.group; ++sample) {
       Rollout rollout;
       rollout.prompt_index = prompt.index;
       rollout.sample = sample;
@@ -84,23 +68,73 @@ std::vector<Rollout> generate_answers(const GenerationSetup& setup,
       rollouts.push_back(std::move(rollout));
     }
   }
+  return rollouts;
+}
+
+/// Returns the request for the next answer: it begins with exactly the tokens so far.
+generate::Request request_of(const GenerationSetup& setup, const Rollout& rollout,
+                             std::int64_t turn) {
+  const RlConfig& config = setup.config;
+  generate::Request request;
+  request.prompt = rollout.prompt;
+  request.prompt.insert(request.prompt.end(), rollout.ids.begin(), rollout.ids.end());
+  request.max_tokens = config.max_new_tokens;
+  if (setup.agent != nullptr)
+    request.max_tokens =
+        std::min(request.max_tokens, config.max_total_tokens - std::ssize(request.prompt));
+  request.sampling.temperature = config.loss.temperature;
+  request.sampling.top_p = config.top_p;
+  request.sampling.top_k = config.top_k;
+  request.sampling.seed = seed_of(setup.seed, rollout.prompt_index, turn);
+  request.answer = static_cast<std::uint64_t>(rollout.sample);
+  request.end_tokens = setup.tokens.ends;
+  request.sampled_logprobs = true;
+  return request;
+}
+
+void append_answer(const GenerationSetup& setup, const generate::Answer& answer, Rollout& rollout) {
+  rollout.answer_begin = rollout.ids.size();
+  for (const generate::SampledToken& token : answer.sampled) {
+    rollout.ids.push_back(token.id);
+    rollout.rollout_logprobs.push_back(token.logprob);
+  }
+  rollout.mask.resize(rollout.ids.size(), true);
+  rollout.truncated = answer.finish == generate::FinishReason::length;
+  rollout.answer_end = rollout.ids.size() - (rollout.truncated ? 0 : 1);
+  rollout.text = setup.tokens.tokenizer.decode(rollout.last_answer());
+  rollout.turns.push_back(rollout.text);
+}
+
+}  // namespace
+
+std::vector<Rollout> generate_answers(const GenerationSetup& setup,
+                                      std::span<const RlPrompt> prompts) {
+  const RlConfig& config = setup.config;
+  std::vector<Rollout> rollouts = begin_rollouts(setup, prompts);
+  std::size_t longest = 0;
+  for (const RlPrompt& prompt : prompts) longest = std::max(longest, prompt.ids.size());
   generate::EngineConfig engine_config;
-  engine_config.max_batch = std::min<std::int64_t>(std::ssize(requests), kMaxBatch);
-  engine_config.max_context = static_cast<std::int64_t>(longest) + config.max_new_tokens;
-  engine_config.context_option = "rl.max_new_tokens";
+  engine_config.max_batch = std::min<std::int64_t>(std::ssize(rollouts), kMaxBatch);
+  engine_config.max_context = setup.agent != nullptr
+                                  ? config.max_total_tokens
+                                  : static_cast<std::int64_t>(longest) + config.max_new_tokens;
+  engine_config.context_option =
+      setup.agent != nullptr ? "rl.max_total_tokens" : "rl.max_new_tokens";
   generate::GenerationEngine engine(setup.model, setup.tokens.tokenizer, engine_config);
-  const std::vector<generate::Answer> answers = answer_all(engine, std::move(requests));
-  for (std::size_t i = 0; i < answers.size(); ++i) {
-    if (answers[i].error) throw Error(*answers[i].error);
-    Rollout& rollout = rollouts[i];
-    for (const generate::SampledToken& token : answers[i].sampled) {
-      rollout.ids.push_back(token.id);
-      rollout.rollout_logprobs.push_back(token.logprob);
+  const std::int64_t max_turns = setup.agent != nullptr ? config.max_turns : 1;
+  std::vector<std::size_t> open(rollouts.size());
+  std::iota(open.begin(), open.end(), std::size_t{0});
+  for (std::int64_t turn = 0; !open.empty() && turn < max_turns; ++turn) {
+    std::vector<generate::Request> requests;
+    for (const std::size_t index : open)
+      requests.push_back(request_of(setup, rollouts[index], turn));
+    const std::vector<generate::Answer> answers = answer_all(engine, std::move(requests));
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      if (answers[i].error) throw Error(*answers[i].error);
+      append_answer(setup, answers[i], rollouts[open[i]]);
     }
-    rollout.mask.assign(rollout.ids.size(), true);
-    rollout.truncated = answers[i].finish == generate::FinishReason::length;
-    const std::size_t length = rollout.ids.size() - (rollout.truncated ? 0 : 1);
-    rollout.text = setup.tokens.tokenizer.decode(std::span(rollout.ids).first(length));
+    if (setup.agent == nullptr) break;
+    open = setup.agent->continue_with_results(rollouts, open, turn + 1 == max_turns);
   }
   return rollouts;
 }
@@ -129,13 +163,17 @@ std::vector<double> RewardTerms::score_by_model(std::span<const Rollout> rollout
 }
 
 void RewardTerms::score(std::span<Rollout> rollouts) {
+  std::vector<std::vector<std::string_view>> turns;
+  for (const Rollout& one : rollouts) turns.emplace_back(one.turns.begin(), one.turns.end());
   std::vector<reward::Sample> samples;
-  for (const Rollout& one : rollouts) {
-    const std::size_t length = one.ids.size() - (one.truncated ? 0 : 1);
+  for (std::size_t i = 0; i < rollouts.size(); ++i) {
+    const Rollout& one = rollouts[i];
     samples.push_back({.text = one.text,
-                       .ids = std::span(one.ids).first(length),
+                       .ids = one.last_answer(),
                        .truncated = one.truncated,
-                       .record = &one.record});
+                       .record = &one.record,
+                       .turns = turns[i],
+                       .unfinished = one.unfinished});
   }
   for (Rollout& one : rollouts) one.reward = 0;
   for (auto& [term, scorer] : terms_) {

@@ -8,6 +8,7 @@
 #include "model/transformer.hpp"
 #include "reward/reward.hpp"
 #include "train/eval/reward_model.hpp"
+#include "train/rl/agent.hpp"
 #include "train/rl/answer_tokens.hpp"
 #include "train/rl/prompts.hpp"
 #include "train/rl/rollout.hpp"
@@ -18,13 +19,16 @@ struct GenerationSetup {
   model::Transformer& model;  // the whole model with its current weights
   const AnswerTokens& tokens;
   const RlConfig& config;
+  Agent* agent = nullptr;  // null: no tools
   std::int64_t seed = 0;
   std::int64_t weights_version = 0;
 };
 
 /// Generates rl.group answers for each prompt, in the order of the prompts. Each answer depends
 /// only on the weights, the seed, and the indices of prompt and answer. A new engine reads the
-/// current weights, so no cached key or value is stale. Throws the error of a failed request.
+/// current weights, so no cached key or value is stale. With an agent, an answer that calls tools is
+/// followed by their results and another answer. Throws the error of a failed request, and errors of
+/// Agent.
 std::vector<Rollout> generate_answers(const GenerationSetup& setup,
                                       std::span<const RlPrompt> prompts);
 

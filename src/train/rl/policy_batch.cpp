@@ -50,9 +50,12 @@ void add_row(const RlConfig& config, const Rollout& rollout, const UpdateTotals&
   for (std::size_t i = 0; i < rollout.ids.size(); ++i) {
     if (!rollout.mask[i]) continue;
     batch.targets[static_cast<std::size_t>(begin + prompt - 1) + i] = rollout.ids[i];
-    batch.policy_targets.push_back({rollout.rollout_logprobs[i], rollout.old_logprobs[i],
-                                    rollout.ref_logprobs.empty() ? 0 : rollout.ref_logprobs[i],
-                                    rollout.advantage, factors[i], weight});
+    batch.policy_targets.push_back(
+        {rollout.rollout_logprobs[i], rollout.old_logprobs[i],
+         rollout.ref_logprobs.empty() ? 0 : rollout.ref_logprobs[i],
+         rollout.advantages.empty() ? rollout.advantage : rollout.advantages[i], factors[i], weight,
+         rollout.values.empty() ? 0 : rollout.values[i],
+         rollout.returns.empty() ? 0 : rollout.returns[i]});
   }
   batch.row_lengths.push_back(length);
   batch.segment_bounds.push_back(static_cast<std::int32_t>(begin + length));

@@ -5,6 +5,8 @@
 #include <span>
 
 #include "comm/agree.hpp"
+#include "core/error.hpp"
+#include "core/join.hpp"
 
 namespace trireme::train {
 namespace {
@@ -33,7 +35,27 @@ void check_rewards(const RlConfig& config, Problems& problems) {
                  "must be empty, because rl.rewards has no term model");
 }
 
+void check_ppo(const PpoConfig& config, Problems& problems) {
+  const auto number = [&](const char* key, double value, bool valid, const char* allowed) {
+    if (!valid || !std::isfinite(value)) problems.add(key, value, allowed);
+  };
+  const auto is_share = [](double value) { return value >= 0 && value <= 1; };
+  number("ppo.critic_lr", config.critic_lr, config.critic_lr >= 0, "must be 0 or more");
+  number("ppo.gamma", config.gamma, is_share(config.gamma), "must be from 0 to 1");
+  number("ppo.lam", config.lam, is_share(config.lam), "must be from 0 to 1");
+  number("ppo.value_clip", config.value_clip, config.value_clip > 0, "must be greater than 0");
+  number("ppo.value_weight", config.value_weight, config.value_weight >= 0, "must be 0 or more");
+  number("ppo.early_stop_kl", config.early_stop_kl, config.early_stop_kl >= 0, "must be 0 or more");
+}
+
 }  // namespace
+
+std::string RlConfig::cuts() const {
+  std::vector<std::string> keys;
+  if (top_p < 1) keys.push_back(formatted("rl.top_p = {}", top_p));
+  if (top_k > 0) keys.push_back(formatted("rl.top_k = {}", top_k));
+  return joined(keys, ", ");
+}
 
 void check(const RlConfig& config, Problems& problems) {
   objective::check(config.loss, problems);
@@ -42,11 +64,14 @@ void check(const RlConfig& config, Problems& problems) {
   problems.one_of("rl.old", config.old, names(kOlds));
   problems.one_of("rl.correction", config.correction, names(kCorrections));
   problems.one_of("rl.truncated", config.truncated, std::vector<std::string>{"count", "mask"});
-  const bool is_reinforce = config.loss.objective == "reinforce";
-  if (config.group < 2 || config.group > 4096)
-    problems.add("rl.group", config.group, "must be from 2 to 4096");
-  if (is_reinforce && config.advantage != "group")
-    problems.add("rl.advantage", config.advantage, "must not be set with rl.objective = reinforce");
+  const std::string& objective = config.loss.objective;
+  const std::int64_t least = config.loss.compares_group() ? 2 : 1;
+  if (config.group < least || config.group > 4096)
+    problems.add("rl.group", config.group,
+                 formatted("must be from {} to 4096 with rl.objective = {}", least, objective));
+  if (objective != "grpo" && objective != "cispo" && config.advantage != "group")
+    problems.add("rl.advantage", config.advantage,
+                 formatted("must not be set with rl.objective = {}", objective));
   if (config.max_new_tokens < 1)
     problems.add("rl.max_new_tokens", config.max_new_tokens, "must be 1 or more");
   if (!(config.top_p > 0 && config.top_p <= 1))
@@ -61,9 +86,17 @@ void check(const RlConfig& config, Problems& problems) {
     problems.add("rl.max_gap", config.max_gap, "must be 0 or more");
   if (!(config.reward_timeout_s > 0))
     problems.add("rl.reward_timeout_s", config.reward_timeout_s, "must be greater than 0");
+  if (!config.tools.empty() && !config.tool_command.empty())
+    problems.add("rl.tool_command", config.tool_command,
+                 "must be empty if rl.tools is set. Use one of the two keys");
+  if (config.max_turns < 1 || config.max_turns > 1000)
+    problems.add("rl.max_turns", config.max_turns, "must be from 1 to 1000");
+  if (config.max_total_tokens < 2)
+    problems.add("rl.max_total_tokens", config.max_total_tokens, "must be 2 or more");
   if (config.keep_rollouts < 0)
     problems.add("rl.keep_rollouts", config.keep_rollouts, "must be 0 or more");
   check_rewards(config, problems);
+  check_ppo(config.ppo, problems);
 }
 
 }  // namespace trireme::train

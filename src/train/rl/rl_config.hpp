@@ -15,7 +15,7 @@ namespace trireme::train {
 ///   group       the standard deviation of the group + 1e-4
 ///   group_mean  1
 ///   batch       the standard deviation of all rewards of the update + 1e-4
-/// Standard deviations divide by the number of values.
+/// Only grpo and cispo read this key. Standard deviations divide by the number of values.
 inline constexpr std::array<std::string_view, 3> kAdvantages{"group", "group_mean", "batch"};
 
 /// Values of rl.divide: the weight of a token is 1 divided by
@@ -31,9 +31,43 @@ inline constexpr std::array<std::string_view, 2> kOlds{"rollout", "recompute"};
 inline constexpr std::array<std::string_view, 5> kCorrections{
     "none", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"};
 
+/// Default of rl.rewards without rl.reward_model.
+inline constexpr const char* kRewardsWithoutModel = "length=1,repetition=1";
+
+/// The key that the error of a too large gap names.
+inline constexpr std::string_view kGapKey = "rl.max_gap = ";
+
+/// Section [ppo]: the critic of rl.objective = ppo.
+struct PpoConfig {
+  std::string critic_init;
+  double critic_lr = 5e-7;  // MiniMind V3's trainer/train_ppo.py, for this and the next keys
+  double gamma = 1;
+  double lam = 0.95;
+  double value_clip = 0.2;
+  double value_weight = 0.5;
+  double early_stop_kl = 0.25;
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit("critic_init", self.critic_init,
+          "model that the critic starts from, also a reward model; empty: the model of --init");
+    visit("critic_lr", self.critic_lr,
+          "peak learning rate of the critic; its schedule is that of optim.lr");
+    visit("gamma", self.gamma, "discount of the value of the next token, in [0, 1]");
+    visit("lam", self.lam, "decay of later advantages (GAE), in [0, 1]");
+    visit("value_clip", self.value_clip,
+          "the value loss limits the change of a value since the generation to this number");
+    visit("value_weight", self.value_weight, "factor of the gradient of the value loss");
+    visit("early_stop_kl", self.early_stop_kl,
+          "a mini-batch with a larger mean of 0.5 log(ratio)^2 ends the updates of its rollout; 0: "
+          "no limit");
+  }
+};
+
 /// Section [rl].
 struct RlConfig {
   objective::PolicyConfig loss;
+  PpoConfig ppo;  // its own section
   std::int64_t group = 6;
   std::int64_t max_new_tokens = 1024;
   double top_p = 1;
@@ -47,17 +81,32 @@ struct RlConfig {
   double correction_cap = 3;
   double max_gap = 0;
   std::string truncated = "count";
-  std::string rewards = "length=1,repetition=1";
+  std::string rewards = "length=1,repetition=1,model=1";
   std::string reward_model;
   std::string reward_command;
   double reward_timeout_s = 60;
+  double pass_reward = 0;
+  std::string tools;
+  std::string tool_command;
+  std::int64_t max_turns = 3;
+  std::int64_t max_total_tokens = 2500;
   std::string replay;
   std::int64_t keep_rollouts = 0;
 
-  /// Returns true if the log-probabilities of the current weights are needed before the loss.
+  /// Returns true if the log-probabilities of the current weights are needed before the loss. spo
+  /// measures their change; those of answers from a file are not those of the current weights.
   [[nodiscard]] bool recomputes() const {
-    return old == "recompute" || correction != "none" || max_gap > 0;
+    return old == "recompute" || correction != "none" || max_gap > 0 ||
+           (has_tracker() && !replay.empty());
   }
+
+  [[nodiscard]] bool has_tracker() const { return loss.objective == "spo"; }
+
+  [[nodiscard]] bool has_critic() const { return loss.objective == "ppo"; }
+
+  /// Returns the keys that remove tokens from the distribution of the generation, with their values;
+  /// "" if none does.
+  [[nodiscard]] std::string cuts() const;
 
   /// Returns the number of prompts of an optimizer step, over all ranks.
   [[nodiscard]] std::int64_t prompts_of_step(std::int64_t global_batch) const {
@@ -66,6 +115,11 @@ struct RlConfig {
 
   /// Returns true if a frozen reference model is needed.
   [[nodiscard]] bool has_reference() const { return loss.kl != "off" && loss.beta > 0; }
+
+  /// Returns true if the answers may call tools.
+  [[nodiscard]] bool uses_tools() const {
+    return replay.empty() && !(tools.empty() && tool_command.empty());
+  }
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
@@ -101,12 +155,26 @@ struct RlConfig {
           "larger one ends the run with exit code 6; 0: no limit");
     visit("truncated", self.truncated,
           "answers without an end token: count (trained) or mask (not trained)");
-    visit("rewards", self.rewards, "reward terms with their weights: NAME=WEIGHT,...");
+    visit("rewards", self.rewards,
+          "reward terms with their weights: NAME=WEIGHT,...; model needs rl.reward_model");
     visit("reward_model", self.reward_model,
           "run or checkpoint of trireme reward for the reward term model");
     visit("reward_command", self.reward_command, "program of the reward term command");
     visit("reward_timeout_s", self.reward_timeout_s,
-          "maximum time for an answer of rl.reward_command");
+          "maximum time for an answer of rl.reward_command or rl.tool_command");
+    visit("tools", self.tools,
+          "JSON file with the tools that answers may call; empty: no tools, or rl.tool_command");
+    visit("tool_command", self.tool_command,
+          "program that answers the calls of tools, one JSON line for each call");
+    visit(
+        "max_turns", self.max_turns,
+        "maximum number of answers of a conversation with tools; all but the last may call tools");
+    visit(
+        "max_total_tokens", self.max_total_tokens,
+        "maximum number of tokens of a conversation with tools, with its prompt; train.seq_len is "
+        "a limit too");
+    visit("pass_reward", self.pass_reward,
+          "validation: an answer with a larger reward passes (valid_pass_at_k)");
     visit("replay", self.replay,
           "train on these answers instead of generating: a .jsonl file with consecutive updates, "
           "or a directory with step-NNNNNNNNN.jsonl; empty: generate");

@@ -14,6 +14,7 @@ RlMeasures::RlMeasures(const RlConfig& config, Measures& measures)
       completion_tokens_(measures.declare({"completion_tokens_mean", Combine::weighted_mean})),
       truncated_(measures.declare({"truncated_fraction", Combine::weighted_mean})),
       update_s_(measures.declare({"update_s", Combine::max})) {
+  if (config.has_critic()) value_loss_ = measures.declare({"value_loss", Combine::weighted_mean});
   if (!generates_) return;
   rollout_s_ = measures.declare({"rollout_s", Combine::max});
   tokens_per_s_ = measures.declare({"rollout_tokens_per_s", Combine::max});
@@ -30,7 +31,7 @@ void RlMeasures::record(comm::Communicator& world, std::span<const Rollout> roll
   std::map<std::string, double> terms;
   for (const Rollout& one : rollouts) {
     reward += one.reward;
-    tokens += static_cast<double>(one.ids.size());
+    tokens += static_cast<double>(one.num_trained());
     truncated += one.truncated ? 1 : 0;
     for (const auto& [name, value] : one.rewards) terms[name] += value;
   }

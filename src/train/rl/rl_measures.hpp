@@ -21,6 +21,11 @@ class RlMeasures {
   void record(comm::Communicator& world, std::span<const Rollout> rollouts,
               const AdvantageTotals& advantages, double rollout_s);
 
+  /// Records the sum of the value losses of this rank, and the number of their targets (ppo).
+  void record_value_loss(double sum, double targets) {
+    measures_.record(value_loss_, sum, targets);
+  }
+
   void record_update(double seconds) { measures_.record(update_s_, seconds); }
 
  private:
@@ -29,6 +34,7 @@ class RlMeasures {
   bool generates_;
   Measures::Id reward_, reward_std_, zero_std_groups_, completion_tokens_, truncated_;
   Measures::Id update_s_;
+  Measures::Id value_loss_ = 0;
   Measures::Id rollout_s_ = 0;
   Measures::Id tokens_per_s_ = 0;
   std::map<std::string, Measures::Id> terms_;

@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,27 +19,45 @@ struct Rollout {
   std::int64_t prompt_index = 0;  // global index of the prompt
   std::int64_t sample = 0;        // index in the group
   std::vector<std::uint32_t> prompt;
-  std::vector<std::uint32_t> ids;  // up to and including the first end token
-  std::vector<bool> mask;          // true for tokens that are trained
+  // Generated tokens, up to and including the first end token. With tools: the tokens of all
+  // answers, with the results of tools and the header of the next answer between two answers.
+  std::vector<std::uint32_t> ids;
+  std::vector<bool> mask;  // true for tokens that are trained
   std::vector<double> rollout_logprobs;
   std::vector<double> old_logprobs;        // denominator of the ratio
   std::vector<double> ref_logprobs;        // empty: no reference
   std::vector<double> current_logprobs{};  // computed before the update; empty: not needed
-  std::string text;
+  std::vector<double> values{};            // critic values; empty: there is no critic
+  std::vector<double> advantages{};        // per token; empty: all tokens have `advantage`
+  std::vector<double> returns{};           // targets of the critic, per token
+  std::string text;                        // last answer
+  std::vector<std::string> turns;          // all answers
+  std::size_t answer_begin = 0;            // the last answer in `ids`, without its end token
+  std::size_t answer_end = 0;
   std::string record{};                   // JSON object of the prompt, for the rewards
-  bool truncated = false;                 // no end token
+  bool truncated = false;                 // reached a limit of tokens
+  bool unfinished = false;                // the last answer calls a tool that gave no result
   std::map<std::string, double> rewards;  // before weighting, by term
   double reward = 0;                      // weighted sum, with the KL penalty if rl.kl = reward
-  double advantage = 0;
+  double advantage = 0;                   // with `advantages`: their mean over the trained tokens
   std::int64_t weights_version = 0;  // completed steps of the weights that generated the answer
 
   [[nodiscard]] std::int64_t num_trained() const;
+
+  /// Returns the ids of the last answer without its end token.
+  [[nodiscard]] std::span<const std::uint32_t> last_answer() const {
+    return std::span(ids).subspan(answer_begin, answer_end - answer_begin);
+  }
 };
 
 /// Returns one line of RUN/rollouts/step-NNNNNNNNN.jsonl, with its line end.
 std::string rollout_line(const Rollout& rollout);
 
 std::string rollout_file_name(std::int64_t step);
+
+/// Removes the files of all steps before `step` but the newest `kept` - 1. Later files stay.
+void remove_old_rollouts(const std::filesystem::path& directory, std::int64_t step,
+                         std::int64_t kept);
 
 /// A part of a rollout that a rank reads from rl.replay, or from the file of this run.
 struct ReplayPart {
@@ -65,8 +84,10 @@ struct AdvantageTotals {
 void penalize_rewards(const RlConfig& config, std::span<Rollout> rollouts);
 
 /// Sets the advantages of whole groups. `all_rewards` holds the rewards of the whole update.
+/// `baseline` is that of spo; without one, spo keeps the advantages. ppo sets them elsewhere
+/// (token_advantages.hpp).
 AdvantageTotals set_advantages(const RlConfig& config, std::span<const double> all_rewards,
-                               std::span<Rollout> rollouts);
+                               std::optional<double> baseline, std::span<Rollout> rollouts);
 
 /// Sets old_logprobs and checks rl.max_gap. Throws Error(numeric) if a difference is larger.
 void set_old_logprobs(const RlConfig& config, std::span<Rollout> rollouts);

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
@@ -43,6 +45,15 @@ std::vector<double> read_numbers(const Json& line, const char* key, std::size_t 
   return numbers;
 }
 
+std::vector<std::string> read_texts(const Json& line, const char* key, const std::string& where) {
+  std::vector<std::string> texts;
+  for (const Json& text : line[key]) {
+    if (!text.is_string()) fail(ErrorKind::data, "{}: {} is not a list of texts.", where, key);
+    texts.push_back(text.get<std::string>());
+  }
+  return texts;
+}
+
 /// Reads the values that this run computed before it published the answer.
 void read_computed(const Json& line, const std::string& where, Rollout& rollout) {
   const auto numbers = [&](const char* key, std::vector<double>& values) {
@@ -54,6 +65,8 @@ void read_computed(const Json& line, const std::string& where, Rollout& rollout)
   numbers("train_logprobs", rollout.current_logprobs);
   if (!line.contains("rewards") || !line["rewards"].is_object())
     fail(ErrorKind::data, "{}: rewards is not a JSON object.", where);
+  numbers("values", rollout.values);
+  rollout.advantage = json_get<double>(line, "advantage", where);
   for (const auto& [name, value] : line["rewards"].items())
     rollout.rewards[name] = json_get<double>(line["rewards"], name, where);
 }
@@ -71,8 +84,12 @@ Rollout parse_rollout(const Json& line, std::int64_t vocab_size, const std::stri
   rollout.rollout_logprobs = read_numbers(line, "rollout_logprobs", rollout.ids.size(), where);
   rollout.reward = json_get<double>(line, "reward", where);
   if (line.contains("text")) rollout.text = json_get<std::string>(line, "text", where);
-  if (line.contains("finish"))
-    rollout.truncated = json_get<std::string>(line, "finish", where) == "length";
+  if (line.contains("turns")) rollout.turns = read_texts(line, "turns", where);
+  if (line.contains("finish")) {
+    const auto finish = json_get<std::string>(line, "finish", where);
+    rollout.truncated = finish == "length";
+    rollout.unfinished = finish == "turns";
+  }
   if (line.contains("weights_version"))
     rollout.weights_version = json_get<std::int64_t>(line, "weights_version", where);
   return rollout;
@@ -92,13 +109,14 @@ std::string rollout_line(const Rollout& rollout) {
   line["old_logprobs"] = rollout.old_logprobs;
   line["ref_logprobs"] = rollout.ref_logprobs;
   if (!rollout.current_logprobs.empty()) line["train_logprobs"] = rollout.current_logprobs;
-  line["values"] = Json::array();  // always empty, because there is no critic
+  line["values"] = rollout.values;
   line["text"] = rollout.text;
-  line["turns"] = Json::array({rollout.text});
-  line["finish"] = rollout.truncated ? "length" : "stop";
+  line["turns"] = rollout.turns.empty() ? std::vector{rollout.text} : rollout.turns;
+  line["finish"] = rollout.truncated ? "length" : rollout.unfinished ? "turns" : "stop";
   line["rewards"] = rollout.rewards;
   line["reward"] = rollout.reward;
   line["advantage"] = rollout.advantage;
+  if (!rollout.advantages.empty()) line["advantages"] = rollout.advantages;
   line["weights_version"] = rollout.weights_version;
   return json_line(line);
 }
@@ -108,6 +126,20 @@ std::string rollout_file_name(std::int64_t step) {
   std::string digits = std::to_string(step);
   if (digits.size() < kDigits) digits.insert(0, kDigits - digits.size(), '0');
   return cat("step-", digits, ".jsonl");
+}
+
+void remove_old_rollouts(const std::filesystem::path& directory, std::int64_t step,
+                         std::int64_t kept) {
+  std::vector<std::string> names;
+  const std::string newest = rollout_file_name(step);
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step-") && name.size() == newest.size() && name < newest)
+      names.push_back(name);
+  }
+  std::sort(names.begin(), names.end(), std::greater<>());
+  for (std::size_t i = static_cast<std::size_t>(kept) - 1; i < names.size(); ++i)
+    std::filesystem::remove(directory / names[i]);
 }
 
 std::vector<Rollout> read_replay(const std::filesystem::path& place, const ReplayPart& part) {

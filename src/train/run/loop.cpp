@@ -67,8 +67,8 @@ void save(TrainingRun& run) {
   CheckpointSaver& saver = run.services.saver;
   saver.wait_copied();
   run.model.step.average_replicas();
-  run.model.state.stage();
-  checkpoint::StateDict state{run.model.state.tensors(), values_now(run).to_values(),
+  run.model.stage();
+  checkpoint::StateDict state{run.model.saved_tensors(), values_now(run).to_values(),
                               run.data.tokenizer_files()};
   state.files.insert(run.beginning.files.begin(), run.beginning.files.end());
   state.files["config.toml"] = run.request.keys.to_toml();

@@ -248,17 +248,19 @@ bool do_step(TrainingRun& run) {
       run.model.step.run(batches, update_terms(batches.front(), run.model.objective->term()), step,
                          progress.update + 1, lr);
   if (result.cancelled) return false;
-  run.model.samples->update_took(update_time.seconds());
+  const double update_s = update_time.seconds();
   const double exposed_s = waited_s(run) - waited_before_s;
   run.measures.all.record(run.measures.comm_s, exposed_s + result.overlap.hidden_s());
   run.measures.all.record(run.measures.comm_exposed_s, exposed_s);
-  const double compute_s = std::max(0.0, update_time.seconds() - exposed_s);
+  const double compute_s = std::max(0.0, update_s - exposed_s);
   run.measures.all.record(run.measures.compute_s, compute_s);
   run.phases_s += compute_s;
   if (count && !result.skipped) {
     count->end(result);
     record_layout(run, *count, batches);
   }
+  // After the count, which is that of the policy.
+  run.model.samples->updated(update_s, result.skipped ? 0 : progress.update + 1);
   run.services.skipped.note(step, result, batches);
   run.trace = trace_of(run, step, batches, result, lr);
   const std::int64_t step_tokens = tokens_of_step(run, batches);

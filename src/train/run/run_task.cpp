@@ -115,9 +115,11 @@ void preflight_run(const RunRequest& run, const RunData& data) {
   check_profile(run);
   RunConfig whole = run.config;
   whole.train.micro_batch *= run.task.rows_per_sample();
+  FrozenParameters beside = frozen_parameters(run);
+  beside.has_critic = run.task.critic().has_value();
   device::with_torch_errors([&] {
     check_free_memory(whole, run.ranks.launch, run.ranks.world.size(), run.keys,
-                      !data.stream().samples_are_pairs(), frozen_parameters(run));
+                      !data.stream().samples_are_pairs(), beside);
   });
 }
 
@@ -274,6 +276,7 @@ std::string divergence_advice(const RunRequest& run) {
 /// Handles Error(numeric). All ranks throw this error at the same step, but only rank 0 reports it.
 [[noreturn]] void end_diverged(const RunRequest& run, const Error& error) {
   if (run.ranks.world.rank() != 0) throw comm::PeerFailed(exit_code(error.kind()));
+  if (!run.task.is_divergence(error)) throw comm::AgreedError(error);
   throw comm::AgreedError(
       Error(error.kind(), formatted("{}\n{}", error.what(), divergence_advice(run))));
 }

@@ -136,6 +136,34 @@ class AveragedWeights {
   optim::WeightAverage* average_;
 };
 
+/// Writes the result of a validation and gives its loss to the services that use it.
+void report_validation(TrainingRun& run, const MetricsLine& line, double loss,
+                       const std::string& text, double seconds) {
+  TrainerServices& services = run.services;
+  services.metrics.write(line);
+  run.valid_loss = {run.progress.step, loss};
+  // Ranks of tp may differ in the last bit, but all ranks must make the same decision.
+  const double shared_loss = comm::all_reduce_value(
+      run.world(), run.world().rank() == 0 ? loss : 0.0, comm::ReduceOp::sum, "validation loss");
+  services.early_stop.add(run.progress.step, shared_loss);
+  services.metrics.pause();
+  log::info(formatted("step {}  {}", run.progress.step, text));
+  services.time_limit.validation_took(seconds);
+}
+
+/// Reports a validation with generated answers.
+void report_generated(TrainingRun& run, const GeneratedValidation& validation, double seconds) {
+  MetricsLine line{MetricsLine::Kind::validation, {}};
+  line.add("eval_step", run.progress.step).add("valid_loss", validation.loss);
+  std::string text;
+  for (const auto& [name, value] : validation.metrics) {
+    line.add(name, value);
+    text += formatted("{}{} {}", text.empty() ? "" : ", ", name, value);
+  }
+  line.add("time", unix_time_s()).add("validation_s", seconds);
+  report_validation(run, line, validation.loss, text, seconds);
+}
+
 }  // namespace
 
 bool validate(TrainingRun& run) {
@@ -144,14 +172,21 @@ bool validate(TrainingRun& run) {
   run.model.step.average_replicas();
   const MeasureTime counted(run.measures.all, run.measures.validation_s);
   const Timer timer;
-  TrainerServices& services = run.services;
   AveragedWeights weights(run);
   const std::string of_what = weights.text();
-  const auto validation =
-      evaluate(run.model.step, run.model.samples->validation(), run.config().train.micro_batch,
-               run.model.counts_text,
-               [&](std::int64_t i, std::int64_t n) { return services.cancel_vote.before(i, n); });
+  const auto generated = run.model.samples->validate();
+  const auto validation = generated
+                              ? std::nullopt
+                              : evaluate(run.model.step, run.model.samples->validation(),
+                                         run.config().train.micro_batch, run.model.counts_text,
+                                         [&](std::int64_t i, std::int64_t n) {
+                                           return run.services.cancel_vote.before(i, n);
+                                         });
   weights.restore();
+  if (generated) {
+    report_generated(run, *generated, timer.seconds());
+    return true;
+  }
   if (!validation) return false;
   MetricsLine line{MetricsLine::Kind::validation, {}};
   const objective::Objective& objective = *run.model.objective;
@@ -163,17 +198,8 @@ bool validate(TrainingRun& run) {
   line.add("time", unix_time_s()).add("validation_s", timer.seconds());
   for (std::size_t i = 0; i < validation->means.size(); ++i)
     line.add(cat("valid_", objective.evaluated()[i]), validation->means[i]);
-  services.metrics.write(line);
-  run.valid_loss = {run.progress.step, validation->loss};
-  // Ranks of tp may differ in the last bit, but all ranks must make the same decision.
-  const double shared_loss =
-      comm::all_reduce_value(run.world(), run.world().rank() == 0 ? validation->loss : 0.0,
-                             comm::ReduceOp::sum, "validation loss");
-  services.early_stop.add(run.progress.step, shared_loss);
-  services.metrics.pause();
-  log::info(
-      formatted("step {}  validation loss{} {}", run.progress.step, of_what, validation->loss));
-  services.time_limit.validation_took(timer.seconds());
+  report_validation(run, line, validation->loss,
+                    formatted("validation loss{} {}", of_what, validation->loss), timer.seconds());
   return true;
 }
 

@@ -13,6 +13,7 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "objective/bradley_terry.hpp"
+#include "train/start/critic_start.hpp"
 #include "train/start/resolve_config.hpp"
 #include "train/start/run_length.hpp"
 #include "train/start/weights_start.hpp"
@@ -167,6 +168,12 @@ void load(const RunRequest& run, const RunData& data, const checkpoint::Checkpoi
     if (beginning.has_training_state || (!new_adapters && tensor.name.starts_with("param/")))
       state.tensors.push_back(tensor);
   }
+  beginning.has_critic =
+      model.critic != nullptr && beginning.has_training_state && holds_critic(checkpoint);
+  if (beginning.has_critic) {
+    const auto more = model.critic->saved_tensors();
+    state.tensors.insert(state.tensors.end(), more.begin(), more.end());
+  }
   comm::all_or_none(run.ranks.world, [&] {
     for (const char* name : kCarriedFiles) {
       if (checkpoint.has_file(name)) beginning.files[name] = checkpoint.file(name);
@@ -211,6 +218,10 @@ void load(const RunRequest& run, const RunData& data, const checkpoint::Checkpoi
     load_converted(checkpoint, state, run.ranks.world);
     model.state.spread(model.mesh);
     model.registry.refresh_weights();
+    if (beginning.has_critic) {
+      model.critic->state().spread(model.mesh);
+      model.critic->registry().refresh_weights();
+    }
   }
   log_start(run, data, beginning, checkpoint, values, fresh_data);
 }
@@ -235,6 +246,9 @@ StartState begin(const RunRequest& run, const RunData& data, const FrozenStart& 
   if (frozen.base)
     load_weights(model.registry, StateOf::frozen, frozen.base->checkpoint, model.mesh, world);
   if (found) load(run, data, *found, model, beginning);
+  if (model.critic && !beginning.has_critic)
+    load_critic(run, data, frozen.base ? std::optional(frozen.base->checkpoint) : found,
+                *model.critic, model.mesh);
   if (run.task.trains_reward_head())
     beginning.carried.model[checkpoint::kHeadValue] = checkpoint::kRewardModelHead;
   if (model.average && !beginning.has_average) model.average->reset();

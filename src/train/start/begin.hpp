@@ -27,6 +27,7 @@ struct StartState {
   ValidationLoss valid_loss;  // validation loss in the checkpoint; step -1 if it has none
   // true if the run resumes and still validates on the data of its checkpoint
   bool valid_data_is_same = false;
+  bool has_critic = false;   // true if the critic has the state of the checkpoint
   bool has_average = false;  // true if the checkpoint holds the EMA of the weights
   RunValues saved;           // values of the checkpoint that this state comes from
   // values that are copied unchanged into every checkpoint of this run (for exports)

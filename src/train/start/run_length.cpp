@@ -53,7 +53,7 @@ void check_phases(const data::SampleStream& stream, std::int64_t next_sample,
 }  // namespace
 
 RunLength run_length(const RunConfig& config, const RunStart& start, const config::ConfigSet& keys,
-                     const RunData& data) {
+                     const RunData& data, std::int64_t steps_per_batch) {
   const TrainConfig& train = config.train;
   RunLength length{train.steps, train.num_samples, ""};
   const Position position = position_of(start, keys, data.stream());
@@ -69,7 +69,8 @@ RunLength run_length(const RunConfig& config, const RunStart& start, const confi
   if (length.num_samples == 0) return length;
   const std::int64_t needed =
       position.step +
-      config.batch_phases().updates(position.step, length.num_samples - position.next_sample);
+      steps_per_batch *
+          config.batch_phases().updates(position.step, length.num_samples - position.next_sample);
   if (is_open) {
     length.steps = std::max<std::int64_t>(needed, 0);
   } else if (train.steps > std::max(needed, position.step)) {  // steps without samples

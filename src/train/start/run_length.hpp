@@ -18,10 +18,11 @@ struct RunLength {
 };
 
 /// Returns the length that the configuration asks for. If train.steps is 0, the length follows from
-/// train.num_samples or train.epochs, and the last update holds the remaining samples. Throws
+/// train.num_samples or train.epochs, and the last update holds the remaining samples.
+/// `steps_per_batch` is Task::steps_per_batch(). Throws
 /// Error(usage) for epochs of data without a defined length, and for contradicting numbers.
 RunLength run_length(const RunConfig& config, const RunStart& start, const config::ConfigSet& keys,
-                     const RunData& data);
+                     const RunData& data, std::int64_t steps_per_batch);
 
 /// Returns the steps of train.tokens_per_param, at least 1; nullopt while the number of parameters,
 /// train.global_batch or train.seq_len is open, or without the key. Throws Error(usage) for more

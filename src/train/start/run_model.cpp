@@ -98,6 +98,21 @@ std::unique_ptr<FrozenModel> make_frozen(const RunConfig& config,
                                        device);
 }
 
+std::unique_ptr<Critic> make_critic(const RunRequest& run, const parallel::Mesh& mesh,
+                                    at::Device device) {
+  const auto spec = run.task.critic();
+  if (!spec) return nullptr;
+  const RunConfig& config = run.config;
+  model::TransformerOptions options = model_options(config, mesh);
+  options.lora = {};
+  options.fp8 = model::Fp8Mode::off;
+  const auto stages = model::rank_stages(config.model, config.parallel, config.train.seq_len,
+                                         mesh.rank(parallel::Axis::pp));
+  return std::make_unique<Critic>(Critic::Setup{config.model, stages, options, config.optim, mesh,
+                                                device::precision_dtypes(config.train.precision),
+                                                device, spec->value});
+}
+
 /// Returns the number of text bytes of each class [vocab_size] int64, with the tokenizer of the
 /// training data.
 at::Tensor token_bytes(const RunData& data, std::int64_t vocab_size, at::Device device) {
@@ -118,10 +133,12 @@ RunModel::RunModel(const RunRequest& run, const RunData& data, const FrozenStart
                                      run.config.train.seq_len, mesh.rank(parallel::Axis::pp)),
                   model_options(run.config, mesh)),
       frozen(make_frozen(run.config, frozen_start.model, mesh, device)),
+      critic(make_critic(run, mesh, device)),
       objective(run.task.make_objective({run.config, transformer, frozen.get(), mesh,
                                          data.sample_sets(), frozen_start.init_sha256, measures})),
       samples(run.task.make_source({run.config, data.stream(), data.validation(), transformer, mesh,
-                                    run.ranks.world, frozen.get(), measures, run.folder.root})),
+                                    run.ranks.world, frozen.get(), critic.get(), measures,
+                                    run.folder.root})),
       optimizer(
           (registry.allocate(mesh, device::precision_dtypes(run.config.train.precision), device),
            transformer.prepare(), optim::make_optimizer(run.config.optim, registry))),
@@ -135,9 +152,22 @@ RunModel::RunModel(const RunRequest& run, const RunData& data, const FrozenStart
     counts_text = objective->count_text(token_bytes(data, run.config.model.vocab_size, device));
 }
 
+std::vector<checkpoint::StateTensor> RunModel::saved_tensors() const {
+  std::vector<checkpoint::StateTensor> tensors = state.tensors();
+  if (critic == nullptr) return tensors;
+  const std::vector<checkpoint::StateTensor> more = critic->saved_tensors();
+  tensors.insert(tensors.end(), more.begin(), more.end());
+  return tensors;
+}
+
+void RunModel::stage() {
+  state.stage();
+  if (critic != nullptr) critic->state().stage();
+}
+
 std::size_t RunModel::state_bytes() const {
   std::size_t bytes = 0;
-  for (const checkpoint::StateTensor& tensor : state.tensors())
+  for (const checkpoint::StateTensor& tensor : saved_tensors())
     bytes += tensor.owner ? tensor.bytes.size() : 0;
   return bytes;
 }

@@ -9,6 +9,7 @@
 #include "optim/optimizer.hpp"
 #include "optim/weight_average.hpp"
 #include "parallel/mesh.hpp"
+#include "train/task/critic.hpp"
 #include "train/start/frozen_start.hpp"
 #include "train/start/run_data.hpp"
 #include "train/start/run_request.hpp"
@@ -24,6 +25,7 @@ struct RunModel {
   parallel::ParamRegistry registry;
   model::Transformer transformer;
   std::unique_ptr<FrozenModel> frozen;  // frozen model of the task; null if it has none
+  std::unique_ptr<Critic> critic;       // null if the task has none
   std::unique_ptr<objective::Objective> objective;
   std::unique_ptr<SampleSource> samples;
   std::unique_ptr<optim::Optimizer> optimizer;
@@ -36,6 +38,12 @@ struct RunModel {
   /// Allocates memory but sets no weights. The objective and the step declare their measures.
   RunModel(const RunRequest& run, const RunData& data, const FrozenStart& frozen_start,
            at::Device device, Measures& measures);
+
+  /// Returns the tensors that a checkpoint holds: those of the model and of the critic.
+  [[nodiscard]] std::vector<checkpoint::StateTensor> saved_tensors() const;
+
+  /// Copies device tensors to the host before a save. Does nothing on a CPU.
+  void stage();
 
   /// Returns the number of bytes of the training state that this rank saves.
   [[nodiscard]] std::size_t state_bytes() const;

@@ -136,7 +136,7 @@ void load_converted(const checkpoint::Checkpoint& checkpoint, checkpoint::StateD
     tensor.bytes = {static_cast<std::byte*>(saved.mutable_data_ptr()), saved.nbytes()};
     conversions.push_back({saved, wanted});
   }
-  checkpoint::load_tensors(checkpoint, read, world, {.may_ignore = {"optim/"}});
+  checkpoint::load_tensors(checkpoint, read, world, {.may_ignore = {"optim/", "critic/"}});
   for (Conversion& conversion : conversions) conversion.wanted.copy_(conversion.saved);
 }
 

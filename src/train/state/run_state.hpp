@@ -59,7 +59,7 @@ class StateView {
 };
 
 /// Like load_tensors, but converts floating-point tensors of another dtype, and ignores optimizer
-/// state that `state` does not name. Collective.
+/// state and a critic that `state` does not name. Collective.
 void load_converted(const checkpoint::Checkpoint& checkpoint, checkpoint::StateDict& state,
                     comm::Communicator& world);
 

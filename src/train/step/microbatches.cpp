@@ -80,11 +80,12 @@ void add_pairs(const data::Batch& batch, at::Device device, parallel::Microbatch
 }
 
 at::Tensor policy_tensor(const std::vector<data::PolicyTarget>& targets) {
-  at::Tensor result = at::empty({std::ssize(targets), 6}, at::TensorOptions().dtype(at::kDouble));
+  at::Tensor result = at::empty({std::ssize(targets), 8}, at::TensorOptions().dtype(at::kDouble));
   double* to = result.mutable_data_ptr<double>();
   for (const data::PolicyTarget& one : targets) {
-    for (const double value : {one.rollout_logprob, one.old_logprob, one.reference_logprob,
-                               one.advantage, one.correction, one.weight})
+    for (const double value :
+         {one.rollout_logprob, one.old_logprob, one.reference_logprob, one.advantage,
+          one.correction, one.weight, one.value, one.value_target})
       *to++ = value;
   }
   return result;

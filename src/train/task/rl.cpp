@@ -1,7 +1,10 @@
 #include <algorithm>
+#include <limits>
+#include <string_view>
 
 #include "core/error.hpp"
 #include "objective/policy.hpp"
+#include "train/rl/agent.hpp"
 #include "train/rl/answer_tokens.hpp"
 #include "train/rl/rl_config.hpp"
 #include "train/task/rl_source.hpp"
@@ -16,16 +19,41 @@ class Rl final : public Task {
  public:
   [[nodiscard]] std::vector<std::string_view> set_kinds() const override { return {"rl"}; }
 
-  [[nodiscard]] std::vector<Field> section() override { return fields_of("rl", config_); }
+  [[nodiscard]] std::vector<Field> section() override {
+    std::vector<Field> fields = fields_of("rl", config_);
+    for (Field& field : fields_of("ppo", config_.ppo)) fields.push_back(std::move(field));
+    return fields;
+  }
 
   void make_paths_absolute() override {
     config_.replay = absolute_path_or_empty(config_.replay);
     config_.reward_model = absolute_path_or_empty(config_.reward_model);
+    config_.ppo.critic_init = absolute_path_or_empty(config_.ppo.critic_init);
+    config_.tools = absolute_path_or_empty(config_.tools);
   }
 
   void check(Problems& problems) const override { train::check(config_, problems); }
 
   [[nodiscard]] bool needs_start() const override { return true; }
+
+  [[nodiscard]] std::int64_t steps_per_batch(const RunConfig& config) const override {
+    const std::int64_t prompts = config.train.global_batch;
+    return config_.updates * (prompts / config_.prompts_of_step(prompts));
+  }
+
+  /// A gap between generation and training is not the fault of the learning rate.
+  [[nodiscard]] bool is_divergence(const Error& error) const override {
+    return std::string_view(error.what()).find(kGapKey) == std::string_view::npos;
+  }
+
+  void choose_defaults(config::ConfigSet& keys) override {
+    if (!config_.reward_model.empty()) return;
+    RlConfig own;
+    own.rewards = kRewardsWithoutModel;
+    std::vector<Field> fields = fields_of("rl", own);
+    std::erase_if(fields, [](const Field& field) { return field.key != "rl.rewards"; });
+    keys.apply_preset(fields, "default without rl.reward_model");
+  }
 
   [[nodiscard]] std::int64_t rows_per_sample() const override { return config_.group; }
 
@@ -37,12 +65,17 @@ class Rl final : public Task {
     return FrozenModelSpec{"base", "rl.kl", "", /*use_start_if_empty=*/true};
   }
 
+  [[nodiscard]] std::optional<CriticSpec> critic() const override {
+    if (!config_.has_critic()) return std::nullopt;
+    return CriticSpec{config_.ppo.critic_init, {config_.ppo.value_clip, config_.ppo.value_weight}};
+  }
+
   [[nodiscard]] bool compares_with_start(const RunConfig& /*config*/) const override {
     return config_.has_reference();
   }
 
   void check_files(const RunConfig& config,
-                   std::span<const data::SampleSet* const> /*sets*/) const override {
+                   std::span<const data::SampleSet* const> sets) const override {
     const auto require = [](const char* key, std::int64_t value, std::int64_t most) {
       if (value <= most) return;
       fail(ErrorKind::usage,
@@ -54,8 +87,30 @@ class Rl final : public Task {
     require("parallel.cp", config.parallel.cp, 1);
     require("parallel.pp", config.parallel.pp, 1);
     require("parallel.ep", config.parallel.ep, 1);
-    require("parallel.zero", config.parallel.zero, 2);
     require("parallel.local_steps", config.parallel.local_steps, 1);
+    if (config_.has_critic() && config.parallel.zero > 2) {
+      fail(ErrorKind::usage,
+           "parallel.zero is {}. It must be at most 2 with rl.objective = ppo, because each rank "
+           "computes with the whole critic.",
+           config.parallel.zero);
+    }
+    if (config_.has_critic() && config.train.precision == "fp16") {
+      fail(
+          ErrorKind::usage,
+          "train.precision is fp16. It must be bf16, fp32 or fp64 with rl.objective = ppo, because "
+          "the critic has no loss scale.");
+    }
+    if (config.train.eval_every > 0 && !config_.replay.empty()) {
+      fail(ErrorKind::usage,
+           "train.eval_every is {}. It must be 0 with rl.replay, because a replay computes no "
+           "rewards.",
+           config.train.eval_every);
+    }
+    if (config_.uses_tools()) {  // throws if rl.tools or the chat format is unfit
+      const AnswerTokens tokens =
+          answer_tokens(sets.front()->set(), std::numeric_limits<std::int64_t>::max());
+      static_cast<void>(Agent(config_, tokens));
+    }
     const std::int64_t prompts = config_.prompts_of_step(config.train.global_batch);
     if (config.train.global_batch % prompts != 0) {
       fail(ErrorKind::usage, "rl.mini_batch is {}. It must divide train.global_batch = {}.",
@@ -65,11 +120,6 @@ class Rl final : public Task {
       fail(ErrorKind::usage,
            "data.batch_phases is {}. It must be empty for trireme rl, which has one batch size.",
            config.data.batch_phases);
-    }
-    if (config.train.eval_every > 0) {
-      fail(ErrorKind::usage,
-           "train.eval_every is {}. It must be 0 for trireme rl, which has no validation.",
-           config.train.eval_every);
     }
   }
 

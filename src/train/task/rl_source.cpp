@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -12,18 +13,24 @@
 #include "comm/agree.hpp"
 #include "comm/scalars.hpp"
 #include "core/error.hpp"
-#include "core/files/file.hpp"
 #include "core/join.hpp"
 #include "core/log.hpp"
 #include "core/process/failpoints.hpp"
 #include "core/timer.hpp"
+#include "device/precision.hpp"
 #include "device/torch_errors.hpp"
-#include "objective/policy.hpp"
+#include "optim/schedule.hpp"
 #include "train/rl/answers.hpp"
 #include "train/rl/prompts.hpp"
 #include "train/rl/rl_measures.hpp"
 #include "train/rl/rollout.hpp"
-#include "train/step/microbatches.hpp"
+#include "train/rl/rollout_progress.hpp"
+#include "train/rl/token_advantages.hpp"
+#include "train/rl/valid_prompts.hpp"
+#include "train/rl/whole_model.hpp"
+#include "train/task/answer_logprobs.hpp"
+#include "train/task/critic.hpp"
+#include "train/task/rollout_ranks.hpp"
 
 namespace trireme::train {
 namespace {
@@ -42,7 +49,12 @@ class RolloutSource final : public SampleSource {
                                                          context.model.registry().device(),
                                                          context.config.train.precision == "fp64"});
                                    })),
+        logprobs_(config_, context_, tokens_.size),
         measures_(config, context.measures) {
+    config_.max_total_tokens = std::min(config_.max_total_tokens, context.config.train.seq_len);
+    if (config_.uses_tools())
+      agent_ = comm::all_or_none(context.world,
+                                 [&] { return std::make_unique<Agent>(config_, tokens_); });
     const std::int64_t prompts = config.prompts_of_step(context.config.train.global_batch);
     const std::int64_t at_once =
         context.config.train.micro_batch * context.mesh.size(parallel::Axis::dp);
@@ -52,12 +64,13 @@ class RolloutSource final : public SampleSource {
            "ranks).",
            prompts, at_once);
     }
-    if ((config.top_p < 1 || config.top_k > 0) && context.world.rank() == 0) {
+    const std::string cuts = config.cuts();
+    if (!cuts.empty() && context.world.rank() == 0) {
       log::warn(formatted(
-          "rl.top_p = {} and rl.top_k = {} cut tokens from the distribution that the answers are "
-          "sampled from. Log-probabilities are those of the whole distribution, so the ratio is "
-          "biased by the probability that was cut",
-          config.top_p, config.top_k));
+          "{} removes tokens from the distribution that the answers are sampled from. "
+          "Log-probabilities are those of the whole distribution, so the ratio is biased by the "
+          "probability of the removed tokens",
+          cuts));
     }
   }
 
@@ -65,35 +78,58 @@ class RolloutSource final : public SampleSource {
     next_sample_ = saved_next_sample(saved);
     step_ = saved.step.value_or(0);
     context_.stream.check_state(saved.stream, next_sample_, checkpoint);
+    progress_.restore(step_, saved.samples);
   }
+
+  void start_at(std::int64_t step) override { step_ = step; }
 
   void put_state(std::int64_t next_sample, RunValues& values) const override {
     values.stream = context_.stream.state(next_sample);
     values.plan_hash = context_.stream.plan_hash();
+    progress_.put(values.step.value_or(0), values.samples);
   }
 
-  /// A rollout serves rl.updates passes over its mini-batches. The first step generates it. A run
-  /// that resumes at a later step of the rollout reads its file.
+  /// A rollout serves rl.updates passes over its mini-batches, or fewer if it ends early (ppo). The
+  /// first step generates it. A run that resumes at a later step of the rollout reads its file.
   UpdateSamples next() override {
     const at::NoGradGuard no_grad;
-    const std::int64_t part = step_++ % steps_of_rollout();
-    if (part == 0) {
-      begin_rollout();
-    } else if (rollouts_.empty()) {
-      resume_rollout(part);
+    ++step_;
+    std::int64_t part = progress_.part(step_);
+    if (part == 0 || part >= steps_of_rollout()) {
+      part = begin_rollout();
+    } else {
+      if (rollouts_.empty()) resume_rollout(part);
+      if (ends_early(part)) {
+        next_sample_ += context_.config.train.global_batch;
+        part = begin_rollout();
+      }
     }
     measures_.record(context_.world, rollouts_, advantages_, rollout_s_);
-    const auto size = static_cast<std::size_t>(prompts_of_mini_batch() * config_.group);
-    const auto mini = static_cast<std::size_t>(part % mini_batches());
-    const std::span<const Rollout> used = std::span(rollouts_).subspan(mini * size, size);
+    const std::span<const Rollout> used = mini_batch_of(part);
+    const UpdateTotals totals =
+        sum_totals(context_.world, config_, context_.config.train, step_, used);
     UpdateSamples samples;
-    samples.batches = make_batches(used, totals_of(used));
+    samples.batches = make_batches(used, totals);
+    if (context_.critic != nullptr) critic_update_ = {samples.batches, totals.targets};
     if (part + 1 == steps_of_rollout()) next_sample_ += context_.config.train.global_batch;
     samples.next_sample = next_sample_;
     return samples;
   }
 
-  void update_took(double seconds) override { measures_.record_update(seconds); }
+  /// Updates the critic with the answers of the policy's update. A skipped update changes neither.
+  void updated(double seconds, std::int64_t update) override {
+    const Timer timer;
+    if (context_.critic != nullptr && update > 0) {
+      const optim::OptimConfig& optim = context_.config.optim;
+      const double share =
+          optim::learning_rate(optim, step_, context_.config.train.steps) / optim.lr;
+      const UpdateResult result =
+          context_.critic->update(critic_update_.batches, critic_update_.targets, step_, update,
+                                  share * config_.ppo.critic_lr);
+      measures_.record_value_loss(result.loss_sum, static_cast<double>(result.num_targets));
+    }
+    measures_.record_update(seconds + timer.seconds());
+  }
 
   [[nodiscard]] std::string origin(std::int64_t first, std::int64_t end) const override {
     if (!config_.replay.empty()) return config_.replay;
@@ -105,6 +141,26 @@ class RolloutSource final : public SampleSource {
 
   [[nodiscard]] std::span<const data::SampleSet> validation() const override {
     return context_.validation;
+  }
+
+  /// Generates one greedy answer and rl.group sampled answers for each prompt of the validation.
+  std::optional<GeneratedValidation> validate() override {
+    const at::NoGradGuard no_grad;
+    copy_weights();
+    std::array<double, 3> sums = comm::all_or_none(context_.world, [&] {
+      return device::with_torch_errors([&] {
+        const std::vector<RlPrompt> prompts =
+            valid_prompts(context_.validation, context_.mesh.rank(parallel::Axis::dp),
+                          context_.mesh.size(parallel::Axis::dp), limits());
+        return validate_prompts({whole_model(), tokens_, config_, agent_.get(),
+                                 context_.config.train.seed, /*weights_version=*/step_},
+                                prompts, rewards_);
+      });
+    });
+    for (double& sum : sums) sum = sum_of_ranks(sum, "validation");
+    const double reward = sums[0] / sums[2];
+    return GeneratedValidation{-reward,
+                               {{"valid_reward", reward}, {"valid_pass_at_k", sums[1] / sums[2]}}};
   }
 
  private:
@@ -129,9 +185,18 @@ class RolloutSource final : public SampleSource {
            prompts_of_mini_batch();
   }
 
-  void begin_rollout() {
+  [[nodiscard]] std::span<Rollout> mini_batch_of(std::int64_t part) {
+    const auto size = static_cast<std::size_t>(prompts_of_mini_batch() * config_.group);
+    const auto mini = static_cast<std::size_t>(part % mini_batches());
+    return std::span(rollouts_).subspan(mini * size, size);
+  }
+
+  /// Returns 0, the number of steps since the rollout began.
+  std::int64_t begin_rollout() {
+    progress_.begin(step_);
     const Timer timer;
     comm::Communicator& world = context_.world;
+    copy_weights();
     rollouts_ = comm::all_or_none(world, [&] {
       return device::with_torch_errors(
           [&] { return config_.replay.empty() ? generate() : read(config_.replay, 0); });
@@ -140,20 +205,89 @@ class RolloutSource final : public SampleSource {
     failpoint("rl.rollout");
     comm::all_or_none(world, [&] {
       if (config_.replay.empty()) rewards_.score(rollouts_);
-      device::with_torch_errors([&] { add_logprobs(rollouts_); });
+      device::with_torch_errors([&] { logprobs_.add(whole_model(), rollouts_, step_); });
       set_old_logprobs(config_, rollouts_);
       if (config_.loss.kl == "reward" && config_.has_reference())
         penalize_rewards(config_, rollouts_);
     });
     failpoint("rl.reward");
-    advantages_ = set_advantages(config_, all_rewards(rollouts_), rollouts_);
+    set_all_advantages(config_.has_tracker() ? std::optional(next_baseline()) : std::nullopt);
     publish();
+    return 0;
+  }
+
+  /// Returns the baseline of spo and adds the rollout to the tracker. Collective.
+  double next_baseline() {
+    const double baseline = progress_.tracker().baseline();
+    std::array<double, 4> sums{};  // rewards, answers, log-probabilities, tokens
+    for (const Rollout& one : rollouts_) {
+      const std::vector<double>& logprobs =
+          one.current_logprobs.empty() ? one.rollout_logprobs : one.current_logprobs;
+      sums[0] += one.reward;
+      sums[1] += 1;
+      for (std::size_t i = 0; i < one.ids.size(); ++i)
+        if (one.mask[i]) sums[2] += logprobs[i];
+      sums[3] += static_cast<double>(one.num_trained());
+    }
+    for (double& sum : sums) sum = sum_of_ranks(sum, "spo");
+    if (sums[1] > 0 && sums[3] > 0) progress_.tracker().add(sums[0] / sums[1], sums[2] / sums[3]);
+    return baseline;
+  }
+
+  [[nodiscard]] double sum_of_ranks(double value, const char* tag) const {
+    return comm::all_reduce_value(context_.world, value, comm::ReduceOp::sum, tag);
+  }
+
+  /// Sets the advantages of answers with rewards (and values). Collective.
+  void set_all_advantages(std::optional<double> baseline) {
+    advantages_ =
+        set_advantages(config_, gather_rewards(context_.world, rollouts_), baseline, rollouts_);
+    if (!config_.has_critic()) return;
+    estimate_advantages(config_, rollouts_);
+    const auto mean_of = [&](double center, int power) {
+      const TokenSum own = sum_advantages(config_, rollouts_, center, power);
+      const double count = sum_of_ranks(own.count, "advantages");
+      return sum_of_ranks(own.sum, "advantages") / std::max(count, 1.0);
+    };
+    const double mean = mean_of(0, 1);
+    whiten(rollouts_, mean, mean_of(mean, 2));
+  }
+
+  /// Returns true if the policy has moved so far from the rollout that its updates end (ppo).
+  /// Collective.
+  [[nodiscard]] bool ends_early(std::int64_t part) {
+    if (!config_.has_critic() || config_.ppo.early_stop_kl <= 0) return false;
+    TokenSum total = comm::all_or_none(context_.world, [&] {
+      return device::with_torch_errors(
+          [&] { return logprobs_.squared_changes(whole_model(), mini_batch_of(part), step_); });
+    });
+    total.sum = sum_of_ranks(total.sum, "approx_kl");
+    total.count = sum_of_ranks(total.count, "approx_kl");
+    return total.sum > config_.ppo.early_stop_kl * total.count;
+  }
+
+  /// Returns the model with all weights on this rank.
+  [[nodiscard]] model::Transformer& whole_model() const {
+    return whole_ ? whole_->transformer() : context_.model;
+  }
+
+  /// With ZeRO-3, copies the weights of all ranks into a model on each rank. Collective.
+  void copy_weights() {
+    if (context_.config.parallel.zero < 3) return;
+    if (!whole_) {
+      const RunConfig& config = context_.config;
+      whole_ = std::make_unique<WholeModel>(
+          WholeModel::Setup{config.model, ops::path_of(config.train.fused_ops), config.lora,
+                            device::precision_dtypes(config.train.precision).compute,
+                            context_.model.registry().device()});
+    }
+    whole_->copy_weights(context_.model.registry());
   }
 
   void resume_rollout(std::int64_t part) {
     rollouts_ = comm::all_or_none(context_.world,
                                   [&] { return read(context_.run_directory / "rollouts", part); });
-    advantages_ = set_advantages(config_, all_rewards(rollouts_), rollouts_);
+    set_all_advantages(std::nullopt);
   }
 
   /// Reads the answers of this rank: whole groups in the order of the prompts. `part` is the number
@@ -164,7 +298,7 @@ class RolloutSource final : public SampleSource {
     for (std::int64_t mini = 0; mini < mini_batches(); ++mini) {
       const std::vector<Rollout> some =
           read_replay(place, {.step = step_ - part,
-                              .rollout = (step_ - 1) / steps_of_rollout(),
+                              .rollout = next_sample_ / context_.config.train.global_batch,
                               .is_saved = part > 0,
                               .answers = context_.config.train.global_batch * config_.group,
                               .first = first_prompt(mini) * config_.group,
@@ -176,125 +310,34 @@ class RolloutSource final : public SampleSource {
     return rollouts;
   }
 
+  [[nodiscard]] RlPromptReader::Limits limits() const {
+    const std::int64_t seq_len = context_.config.train.seq_len;
+    if (agent_ && config_.max_total_tokens < seq_len)
+      return {config_.max_new_tokens, config_.max_total_tokens, "rl.max_total_tokens"};
+    return {config_.max_new_tokens, seq_len};
+  }
+
   [[nodiscard]] std::vector<Rollout> generate() const {
     std::vector<RlPrompt> prompts;
     for (std::int64_t mini = 0; mini < mini_batches(); ++mini) {
       for (std::int64_t i = 0; i < prompts_of_mini_batch(); ++i)
-        prompts.push_back(prompts_.at(next_sample_ + first_prompt(mini) + i,
-                                      {config_.max_new_tokens, context_.config.train.seq_len}));
+        prompts.push_back(prompts_.at(next_sample_ + first_prompt(mini) + i, limits()));
     }
-    return generate_answers({context_.model, tokens_, config_, context_.config.train.seed,
-                             /*weights_version=*/step_ - 1},
-                            prompts);
-  }
-
-  /// Sets the log-probabilities of the reference and of the current weights, if they are needed.
-  void add_logprobs(std::vector<Rollout>& rollouts) const {
-    for (Rollout& one : rollouts) one.old_logprobs = one.rollout_logprobs;
-    if (!config_.recomputes() && !config_.has_reference()) return;
-    RlConfig plain = config_;
-    plain.correction = "none";
-    const ops::Path path = ops::path_of(context_.config.train.fused_ops);
-    const auto rows = static_cast<std::size_t>(context_.config.train.micro_batch * config_.group);
-    for (std::size_t first = 0; first < rollouts.size(); first += rows) {
-      const std::span<Rollout> some = std::span(rollouts).subspan(first, rows);
-      UpdateTotals totals{.answers = 1, .trained_tokens = 1, .targets = 1, .batches = 1};
-      for (const Rollout& one : some)
-        totals.row_tokens =
-            std::max(totals.row_tokens, std::ssize(one.prompt) + std::ssize(one.ids));
-      parallel::Microbatch batch =
-          to_microbatch(make_policy_batch(plain, some, totals, pad_id()),
-                        context_.model.registry().device(), step_, /*training=*/false);
-      const objective::Head own = objective::first_classes(
-          objective::head_of(context_.model.registry(), context_.model.head_weight(), {}, path),
-          tokens_.size);
-      const double temperature = config_.loss.temperature;
-      if (config_.recomputes()) {
-        spread(objective::policy_logprobs(batch, context_.model.hidden(batch), own, temperature),
-               some, &Rollout::current_logprobs);
-      }
-      if (!config_.has_reference()) continue;
-      batch.adapters = false;
-      FrozenModel* const frozen = context_.frozen;
-      const at::Tensor hidden =
-          frozen != nullptr ? frozen->hidden(batch) : context_.model.hidden(batch);
-      const objective::Head reference =
-          frozen != nullptr ? objective::first_classes(frozen->head(path), tokens_.size) : own;
-      spread(objective::policy_logprobs(batch, hidden, reference, temperature), some,
-             &Rollout::ref_logprobs);
-    }
-  }
-
-  /// Distributes the values of all targets to their tokens. Other tokens get 0.
-  static void spread(const at::Tensor& values, std::span<Rollout> rollouts,
-                     std::vector<double> Rollout::*member) {
-    const double* next = values.const_data_ptr<double>();
-    for (Rollout& one : rollouts) {
-      (one.*member).assign(one.ids.size(), 0);
-      for (std::size_t i = 0; i < one.ids.size(); ++i)
-        if (one.mask[i]) (one.*member)[i] = *next++;
-    }
-  }
-
-  [[nodiscard]] std::vector<double> all_rewards(const std::vector<Rollout>& rollouts) const {
-    std::vector<double> mine;
-    for (const Rollout& one : rollouts) mine.push_back(one.reward);
-    std::vector<double> all(mine.size() * static_cast<std::size_t>(context_.world.size()));
-    context_.world
-        .all_gather({.input = mine.data(),
-                     .output = all.data(),
-                     .count = mine.size(),
-                     .dtype = DType::f64,
-                     .tag = "rewards"})
-        ->wait();
-    return all;
-  }
-
-  /// Writes RUN/rollouts/step-NNNNNNNNN.jsonl in the order of the prompts. Collective.
-  void publish() const {
-    const auto size = static_cast<std::size_t>(prompts_of_mini_batch() * config_.group);
-    std::string all;
-    for (std::size_t first = 0; first < rollouts_.size(); first += size) {
-      std::string lines;
-      for (const Rollout& one : std::span(rollouts_).subspan(first, size))
-        lines += rollout_line(one);
-      all += joined(comm::gather_texts(context_.world, lines), "");
-    }
-    comm::all_or_none(context_.world, [&] {
-      if (context_.world.rank() != 0) return;
-      const std::filesystem::path directory = context_.run_directory / "rollouts";
-      std::filesystem::create_directories(directory);
-      write_file_atomic(directory / rollout_file_name(step_), all);
-      const std::int64_t old = step_ - config_.keep_rollouts * steps_of_rollout();
-      if (config_.keep_rollouts > 0 && old > 0)
-        std::filesystem::remove(directory / rollout_file_name(old));
-    });
-    failpoint("rl.published");
+    return generate_answers(
+        {whole_model(), tokens_, config_, agent_.get(), context_.config.train.seed,
+         /*weights_version=*/step_ - 1},
+        prompts);
   }
 
   /// Collective.
-  [[nodiscard]] UpdateTotals totals_of(std::span<const Rollout> rollouts) const {
-    const TrainConfig& train = context_.config.train;
-    const std::int64_t prompts = config_.prompts_of_step(train.global_batch);
-    UpdateTotals totals{.answers = prompts * config_.group, .batches = prompts / train.micro_batch};
-    for (const Rollout& one : rollouts) {
-      const bool is_masked = one.truncated && config_.truncated == "mask";
-      totals.targets += one.num_trained();
-      totals.trained_tokens += is_masked ? 0 : one.num_trained();
-      totals.row_tokens = std::max(totals.row_tokens, std::ssize(one.prompt) + std::ssize(one.ids));
-    }
-    const auto reduce = [&](std::int64_t& value, comm::ReduceOp op, const char* tag) {
-      value = comm::all_reduce_value(context_.world, value, op, tag);
-    };
-    reduce(totals.targets, comm::ReduceOp::sum, "targets");
-    reduce(totals.trained_tokens, comm::ReduceOp::sum, "trained tokens");
-    reduce(totals.row_tokens, comm::ReduceOp::max, "row tokens");
-    if (totals.targets == 0) {
-      fail(ErrorKind::data,
-           "{}: no answer of step {} has a token to train. A mask needs at least one 1.",
-           config_.replay, step_);
-    }
-    return totals;
+  void publish() const {
+    publish_rollouts(context_.world,
+                     {.directory = context_.run_directory / "rollouts",
+                      .step = step_,
+                      .part = static_cast<std::size_t>(prompts_of_mini_batch() * config_.group),
+                      .keep = config_.keep_rollouts},
+                     rollouts_);
+    failpoint("rl.published");
   }
 
   [[nodiscard]] std::vector<data::Batch> make_batches(std::span<const Rollout> rollouts,
@@ -316,7 +359,17 @@ class RolloutSource final : public SampleSource {
   RlPromptReader prompts_;
   AnswerTokens tokens_;
   RewardTerms rewards_;
+  AnswerLogprobs logprobs_;
+  std::unique_ptr<Agent> agent_;       // null: answers call no tools
+  std::unique_ptr<WholeModel> whole_;  // null: each rank has all weights
   RlMeasures measures_;
+  RolloutProgress progress_;
+
+  struct {
+    std::vector<data::Batch> batches;
+    std::int64_t targets = 0;
+  } critic_update_;  // samples of the policy's update, for the critic
+
   std::int64_t next_sample_ = 0;
   std::int64_t step_ = 0;          // number of the last update that next() returned, from 1
   std::vector<Rollout> rollouts_;  // answers of this rank, mini-batch by mini-batch

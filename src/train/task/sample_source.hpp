@@ -1,8 +1,10 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/measures.hpp"
@@ -16,6 +18,8 @@
 
 namespace trireme::train {
 
+class Critic;
+
 /// The parts that a sample source is made from. All must outlive the source.
 struct SourceContext {
   const RunConfig& config;           // resolved configuration
@@ -26,6 +30,7 @@ struct SourceContext {
   const parallel::Mesh& mesh;
   comm::Communicator& world;  // all ranks, with host memory
   FrozenModel* frozen;        // model of Task::frozen(); null if there is none
+  Critic* critic;             // critic of Task::critic(); null if there is none
   Measures& measures;
   std::filesystem::path run_directory;
 };
@@ -34,6 +39,12 @@ struct UpdateSamples {
   std::vector<data::Batch> batches;  // this rank's micro-batches: global_batch / (micro_batch * dp)
   std::int64_t next_sample = 0;      // number of samples that the run has used after this update
   double waited_s = 0;               // time that the ranks had no samples
+};
+
+/// Result of a validation that a source computes with answers of the current weights.
+struct GeneratedValidation {
+  double loss = 0;  // the lower, the better
+  std::vector<std::pair<std::string, double>> metrics;
 };
 
 /// Source of the samples of each update. It is the only interface that the training loop,
@@ -62,13 +73,19 @@ class SampleSource {
   /// before the update, unless it is the last one. Collective over all ranks.
   virtual void prepare_next() {}
 
-  /// Called after each update with its time, without next().
-  virtual void update_took(double /*seconds*/) {}
+  /// Called after each update that was not cancelled, with its time without next(). `update` is its
+  /// number without skipped updates, from 1, or 0 if it was skipped. A source with a critic updates
+  /// the critic here. Collective over all ranks.
+  virtual void updated(double /*seconds*/, std::int64_t /*update*/) {}
 
   /// Returns the origin of the samples [first, end) for an error message.
   [[nodiscard]] virtual std::string origin(std::int64_t first, std::int64_t end) const = 0;
 
   [[nodiscard]] virtual std::span<const data::SampleSet> validation() const = 0;
+
+  /// Validates with generated answers; nullopt: the objective validates on validation(). The result
+  /// is equal on all ranks. Collective over all ranks.
+  virtual std::optional<GeneratedValidation> validate() { return std::nullopt; }
 };
 
 }  // namespace trireme::train

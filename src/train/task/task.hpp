@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "config/config_set.hpp"
+#include "core/error.hpp"
 #include "core/fields.hpp"
 #include "core/measures.hpp"
 #include "core/problems.hpp"
 #include "model/transformer.hpp"
 #include "objective/objective.hpp"
+#include "objective/value.hpp"
 #include "train/state/frozen_model.hpp"
 #include "train/task/sample_source.hpp"
 
@@ -28,6 +30,12 @@ struct FrozenModelSpec {
   std::string checkpoint{};         // path of a checkpoint or run; may be ""
   bool use_start_if_empty = false;  // if `checkpoint` is "": use the model that the run starts from
   bool same_vocabulary = false;     // true if its distribution is compared with the model's
+};
+
+/// A critic: a second model that the run trains, with a value head and an optimizer of its own.
+struct CriticSpec {
+  std::string init{};  // checkpoint or run of its first weights; "": those that the run starts from
+  objective::ValueConfig value{};
 };
 
 struct TaskContext {
@@ -66,6 +74,14 @@ class Task {
   /// tokenizer and chat format.
   [[nodiscard]] virtual bool needs_start() const { return false; }
 
+  /// Returns the number of optimizer steps that use the samples of one global batch.
+  [[nodiscard]] virtual std::int64_t steps_per_batch(const RunConfig& /*config*/) const {
+    return 1;
+  }
+
+  /// Returns true if a lower learning rate can help against a numeric error of the run.
+  [[nodiscard]] virtual bool is_divergence(const Error& /*error*/) const { return true; }
+
   /// Returns the number of rows of a micro batch for each sample that train.micro_batch counts.
   [[nodiscard]] virtual std::int64_t rows_per_sample() const { return 1; }
 
@@ -86,6 +102,9 @@ class Task {
   [[nodiscard]] virtual std::optional<FrozenModelSpec> frozen(const RunConfig& /*config*/) const {
     return std::nullopt;
   }
+
+  /// Returns the critic of the task; nullopt if it has none.
+  [[nodiscard]] virtual std::optional<CriticSpec> critic() const { return std::nullopt; }
 
   /// Returns true if the task compares the model with the start, which must then be a whole model.
   [[nodiscard]] virtual bool compares_with_start(const RunConfig& /*config*/) const {

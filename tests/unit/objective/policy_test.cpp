@@ -45,7 +45,7 @@ at::Tensor plain_policy_loss(const objective::PolicyConfig& config,
   const at::Tensor ratio = at::exp(current - column(kOld));
   const at::Tensor advantage = column(kAdvantage);
   at::Tensor loss = -advantage * current;
-  if (config.objective == "grpo") {
+  if (config.objective == "grpo" || config.objective == "ppo") {
     loss = -at::minimum(ratio * advantage,
                         ratio.clamp(1 - config.epsilon, 1 + config.upper()) * advantage);
   } else if (config.objective == "cispo") {
@@ -93,7 +93,10 @@ TEST(Policy, EveryObjectiveEqualsItsAutograd) {
           objective::PolicyConfig{
               .objective = "cispo", .temperature = kTemperature, .epsilon_high = 1.1},
           objective::PolicyConfig{
-              .objective = "reinforce", .temperature = kTemperature, .kl = "reward"}}) {
+              .objective = "reinforce", .temperature = kTemperature, .kl = "reward"},
+          objective::PolicyConfig{
+              .objective = "ppo", .temperature = kTemperature, .epsilon = 0.1, .epsilon_high = 0.3},
+          objective::PolicyConfig{.objective = "spo", .temperature = kTemperature}}) {
       const LossAndGrads expected =
           by_autograd(hidden, weight, [&](const at::Tensor& x, const at::Tensor& w) {
             return plain_policy_loss(config, batch,

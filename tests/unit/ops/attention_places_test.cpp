@@ -35,44 +35,43 @@ AttentionSetup windowed(std::int64_t window, RowPositions queries, RowPositions 
 
 std::vector<ShapeWithPositions> shapes() {
   return {
-      {"decode", 2, 4, 2, 64, {0.125, true, {}, {{{40, 1}}, {{40, 1}}}, {{{0, 41}}, {{0, 41}}}}},
-      {"chunk of a prompt", 1, 2, 1, 32, {0.2, true, {}, {{{100, 70}}}, {{{0, 170}}}}},
+      {"decode", 2, 4, 2, 64, {0.125, {}, {}, {{{40, 1}}, {{40, 1}}}, {{{0, 41}}, {{0, 41}}}}},
+      {"chunk of a prompt", 1, 2, 1, 32, {0.2, {}, {}, {{{100, 70}}}, {{{0, 170}}}}},
       {"zigzag, own block",
        1,
        2,
        2,
        64,
-       {0.125, true, {{0, 30, 310, 400}}, {{{0, 100}, {300, 100}}}, {{{0, 100}, {300, 100}}}}},
+       {0.125, {}, {{0, 30, 310, 400}}, {{{0, 100}, {300, 100}}}, {{{0, 100}, {300, 100}}}}},
       {"zigzag, another's block",
        1,
        4,
        2,
        64,
-       {0.125, true, {{0, 30, 310, 400}}, {{{0, 100}, {300, 100}}}, {{{100, 200}}}}},
+       {0.125, {}, {{0, 30, 310, 400}}, {{{0, 100}, {300, 100}}}, {{{100, 200}}}}},
       {"later keys, then earlier; no key for the first queries",
        2,
        2,
        1,
        32,
-       {0.2, true, {}, {{{0, 20}, {90, 21}}, {{50, 41}}}, {{{95, 40}, {10, 30}}, {{60, 70}}}}},
-      {"no document in common",
-       1,
-       2,
-       1,
-       64,
-       {0.125, true, {{0, 20, 60}}, {{{20, 40}}}, {{{0, 20}}}}},
+       {0.2, {}, {}, {{{0, 20}, {90, 21}}, {{50, 41}}}, {{{95, 40}, {10, 30}}, {{60, 70}}}}},
+      {"no document in common", 1, 2, 1, 64, {0.125, {}, {{0, 20, 60}}, {{{20, 40}}}, {{{0, 20}}}}},
       {"neighbours cut in three",
        1,
        2,
        1,
        64,
-       {0.125, true, {}, {{{64, 80}}}, {{{0, 70}, {100, 100}, {70, 30}}}}},
+       {0.125, {}, {}, {{{64, 80}}}, {{{0, 70}, {100, 100}, {70, 30}}}}},
       {"not causal",
        2,
        2,
        1,
        32,
-       {0.2, false, {{0, 50, 90}, {0, 90}}, {{{10, 60}}, {{0, 60}}}, {{{0, 30}}, {{60, 30}}}}},
+       {0.2,
+        {.causal = false},
+        {{0, 50, 90}, {0, 90}},
+        {{{10, 60}}, {{0, 60}}},
+        {{{0, 30}}, {{60, 30}}}}},
       {"window, decode", 1, 4, 2, 64, windowed(9, {{{40, 1}}}, {{{0, 41}}})},
       {"window, chunk of a prompt", 1, 2, 1, 32, windowed(70, {{{100, 70}}}, {{{0, 170}}})},
       {"window, another's block: keys leave the window before the queries", 1, 2, 1, 64,
@@ -282,7 +281,7 @@ TEST(AttentionPlan, HasThePairsOfTheMaskForRandomPlaces) {
 }
 
 TEST(AttentionPlan, HasOneDiagonalPerDocumentForAWholeRow) {
-  const AttentionPlan plan = plan_attention({1.0, true, {{0, 3, 8}}}, 1, 8, 8);
+  const AttentionPlan plan = plan_attention({1.0, {}, {{0, 3, 8}}}, 1, 8, 8);
 
   ASSERT_EQ(plan.size(), 2U);
   EXPECT_EQ(plan[1].keys, (std::vector<TokenRange>{{3, 5}}));
@@ -304,11 +303,11 @@ TEST(AttentionPlan, RefusesPlacesThatDoNotFit) {
   const auto refused = [](const AttentionSetup& setup) {
     EXPECT_THROW(plan_attention(setup, 1, 4, 4), Error);
   };
-  refused({1.0, true, {}, {{{0, 3}}}, {{{0, 4}}}});            // 3 positions, 4 queries
-  refused({1.0, true, {}, {{{0, 4}}}, {{{0, 4}}, {{0, 4}}}});  // two rows
-  refused({1.0, true, {}, {{{-1, 4}}}, {{{0, 4}}}});           // before the row
-  refused({1.0, true, {{0, 4}}, {{{1, 4}}}, {{{0, 4}}}});      // past its bounds
-  refused({1.0, true, {}, {{{0, 4}}}, {{{0, 2}, {1, 2}}}});    // two keys at position 1
+  refused({1.0, {}, {}, {{{0, 3}}}, {{{0, 4}}}});            // 3 positions, 4 queries
+  refused({1.0, {}, {}, {{{0, 4}}}, {{{0, 4}}, {{0, 4}}}});  // two rows
+  refused({1.0, {}, {}, {{{-1, 4}}}, {{{0, 4}}}});           // before the row
+  refused({1.0, {}, {{0, 4}}, {{{1, 4}}}, {{{0, 4}}}});      // past its bounds
+  refused({1.0, {}, {}, {{{0, 4}}}, {{{0, 2}, {1, 2}}}});    // two keys at position 1
   EXPECT_THROW(plan_attention({}, 1, 3, 4), Error) << "different lengths and no places";
   EXPECT_THROW(plan_attention({.mask = {.window = -1}}, 1, 4, 4), Error);
 }

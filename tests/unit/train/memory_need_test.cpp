@@ -47,6 +47,12 @@ TEST(MemoryNeed, CountsWhatTrainingHolds) {
   EXPECT_EQ(sum_of(memory_need(config, {at::kBFloat16, at::kFloat}, 1, /*offloaded=*/false, {P})),
             bf16 + 2 * P)
       << "a reference";
+  FrozenParameters critic;
+  critic.has_critic = true;
+  EXPECT_EQ(
+      sum_of(memory_need(config, {at::kBFloat16, at::kFloat}, 1, /*offloaded=*/false, critic)),
+      bf16 + 18 * P)
+      << "weights, gradients and optimizer state of a critic";
 
   const auto with = [&](const char* optimizer, double momentum = 0) {
     RunConfig other = config;

@@ -1,0 +1,42 @@
+#pragma once
+#include <cstdint>
+
+#include "train/rl/value_tracker.hpp"
+
+namespace trireme::train {
+
+/// The position of a run in its rollouts, and the tracker of spo. The state before the current
+/// rollout is kept: if a stop cancels the first update of a rollout, the checkpoint must not count
+/// the rollout.
+class RolloutProgress {
+ public:
+  /// Returns the number of steps of the current rollout before `step`; 0 if there is no rollout.
+  [[nodiscard]] std::int64_t part(std::int64_t step) const {
+    return now_.first_step > 0 ? step - now_.first_step : 0;
+  }
+
+  /// Begins a rollout with `step`, from 1.
+  void begin(std::int64_t step) {
+    before_ = now_;
+    now_.first_step = step;
+  }
+
+  [[nodiscard]] ValueTracker& tracker() { return now_.tracker; }
+
+  /// Writes the state after `step` to RunValues::samples of a checkpoint.
+  void put(std::int64_t step, std::map<std::string, std::string>& samples) const;
+
+  /// Reads the state of a checkpoint of `step`. Throws Error(data) for a value that is not valid.
+  void restore(std::int64_t step, const std::map<std::string, std::string>& samples);
+
+ private:
+  struct State {
+    std::int64_t first_step = 0;  // 0: there is no rollout yet
+    ValueTracker tracker{};
+  };
+
+  State now_;
+  State before_;
+};
+
+}  // namespace trireme::train

@@ -1,0 +1,41 @@
+#include "train/rl/whole_model.hpp"
+
+#include <ATen/ATen.h>
+
+#include "parallel/units/gathered.hpp"
+
+namespace trireme::train {
+namespace {
+
+parallel::ParamRegistry& without_gradients(parallel::ParamRegistry& registry) {
+  registry.freeze();
+  return registry;
+}
+
+model::TransformerOptions options_of(const WholeModel::Setup& setup, const parallel::Mesh& mesh) {
+  model::TransformerOptions options;
+  options.path = setup.path;
+  options.tensor = {mesh.group(parallel::Axis::tp), /*sequence_parallel=*/false};
+  options.lora = setup.lora;
+  return options;
+}
+
+}  // namespace
+
+WholeModel::WholeModel(const Setup& setup)
+    : mesh_(self_, {}),
+      transformer_(without_gradients(registry_), setup.model, options_of(setup, mesh_)) {
+  registry_.allocate(mesh_, {setup.dtype, setup.dtype}, setup.device);
+  transformer_.prepare();
+}
+
+void WholeModel::copy_weights(const parallel::ParamRegistry& parts) {
+  const parallel::Gathering gathering(parts, parallel::gathered_params(registry_),
+                                      parts.mesh().world());
+  const at::Tensor all = gathering.weights();
+  for (parallel::ParamId id = 0; id < registry_.size(); ++id)
+    registry_.main(id).copy_(gathering.params()[id].of(all).view(registry_.spec(id).shape));
+  registry_.refresh_weights();
+}
+
+}  // namespace trireme::train

@@ -1,0 +1,41 @@
+#include "train/task/critic.hpp"
+
+#include <ATen/core/grad_mode.h>
+
+#include "core/error.hpp"
+
+namespace trireme::train {
+
+Critic::Critic(const Setup& setup)
+    : transformer_(registry_, setup.model, setup.stages, setup.options),
+      objective_(registry_, {transformer_.head_weight(), setup.model.hidden_size, setup.value}),
+      optimizer_((registry_.allocate(setup.mesh, setup.dtypes, setup.device),
+                  transformer_.prepare(), optim::make_optimizer(setup.optim, registry_))),
+      scaler_(/*dynamic=*/false),
+      step_({transformer_, objective_, *optimizer_, scaler_, setup.mesh, measures_},
+            setup.optim.clip_norm),
+      state_(registry_, *optimizer_) {}
+
+at::Tensor Critic::values(const parallel::Microbatch& batch) {
+  const at::NoGradGuard no_grad;
+  return objective_.values(batch, transformer_.hidden(batch));
+}
+
+UpdateResult Critic::update(std::span<const data::Batch> batches, std::int64_t update_terms,
+                            std::int64_t step, std::int64_t update, double lr) {
+  const UpdateResult result = step_.run(batches, update_terms, step, update, lr);
+  if (result.skipped) {
+    fail(ErrorKind::numeric,
+         "step {}: the loss or the gradient of the critic is not finite. Its gradient norm is {}.",
+         step, result.grad_norm);
+  }
+  return result;
+}
+
+std::vector<checkpoint::StateTensor> Critic::saved_tensors() const {
+  std::vector<checkpoint::StateTensor> tensors = state_.tensors();
+  for (checkpoint::StateTensor& tensor : tensors) tensor.name = cat(kCriticPrefix, tensor.name);
+  return tensors;
+}
+
+}  // namespace trireme::train

@@ -1,0 +1,64 @@
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "checkpoint/format/state.hpp"
+#include "core/measures.hpp"
+#include "model/transformer.hpp"
+#include "objective/value.hpp"
+#include "optim/loss_scaler.hpp"
+#include "optim/optimizer.hpp"
+#include "train/state/run_state.hpp"
+#include "train/step/step.hpp"
+
+namespace trireme::train {
+
+/// Tensors of a critic in a checkpoint: this prefix, then the name that a model uses.
+inline constexpr const char* kCriticPrefix = "critic/";
+
+/// A second model that a run trains: a transformer of the same shape as the policy, with a value
+/// head, an optimizer and gradients of its own. It has no adapters.
+class Critic {
+ public:
+  struct Setup {
+    const model::ModelConfig& model;
+    const model::ModelStages& stages;
+    const model::TransformerOptions& options;
+    const optim::OptimConfig& optim;
+    const parallel::Mesh& mesh;
+    device::ParamDTypes dtypes;
+    at::Device device = at::kCPU;
+    objective::ValueConfig value{};
+  };
+
+  /// Allocates memory but sets no weights. The mesh must outlive this object.
+  explicit Critic(const Setup& setup);
+
+  /// Returns the values [N] fp64 of all targets of a batch, in host memory.
+  [[nodiscard]] at::Tensor values(const parallel::Microbatch& batch);
+
+  /// Runs one update at learning rate `lr`; the other arguments are those of Step::run(). Throws
+  /// Error(numeric) on all ranks if a loss or gradient is not finite. Collective over the world.
+  UpdateResult update(std::span<const data::Batch> batches, std::int64_t update_terms,
+                      std::int64_t step, std::int64_t update, double lr);
+
+  [[nodiscard]] parallel::ParamRegistry& registry() { return registry_; }
+
+  [[nodiscard]] StateView& state() { return state_; }
+
+  /// Returns the tensors of state() with the names of a checkpoint.
+  [[nodiscard]] std::vector<checkpoint::StateTensor> saved_tensors() const;
+
+ private:
+  Measures measures_;  // measures of the critic's step; the run does not report them
+  parallel::ParamRegistry registry_;
+  model::Transformer transformer_;
+  objective::ValueObjective objective_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  optim::LossScaler scaler_;
+  Step step_;
+  StateView state_;
+};
+
+}  // namespace trireme::train

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Runs `trireme rl` with reward programs and tool programs that fail, and with hostile prompts and models.
+
+usage: rl_faults.py TRIREME TRIREME_DATA MPIEXEC
+
+A program that hangs, dies or writes a wrong line must end the run in time with one error, with the documented exit code and with the
+checkpoint of the step before. Then the same command must resume and finish. A prompt over the limit is one error before the first
+step. An answer without text gets its rewards. Exits with 1 and prints every difference.
+"""
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+import rl
+from agents import SETTINGS, Setup
+from post_training import OPTIM, call, keys_of, write_lines
+
+# Answers each line, and fails in the second update while the file `marker` exists. Reads the failure from its arguments.
+PROGRAM = """
+import json, os, sys, time
+marker, failure, answer = sys.argv[1:]
+for number, line in enumerate(sys.stdin):
+    if os.path.exists(marker) and json.loads(line).get('fail', number >= FIRST):
+        if failure == 'hang': time.sleep(1000)
+        if failure == 'die': sys.exit('out of luck')
+        print({'nan': 'NaN', 'garbage': 'no JSON'}[failure], flush=True)
+    print(answer, flush=True)
+"""
+EXIT_DATA, EXIT_RESOURCE = 3, 4
+
+
+class Faults:
+    def __init__(self, setup, mpiexec):
+        self.setup, self.mpiexec, self.wrong = setup, mpiexec, 0
+
+    def expect(self, name, condition, output):
+        if not condition:
+            self.wrong += 1
+            print(f"{name}: not as expected\n{output}")
+
+    def run(self, command):
+        begin = time.monotonic()
+        ended = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
+                               check=False)
+        return ended.returncode, ended.stdout, time.monotonic() - begin
+
+    def check_program(self, key, failure, code, ranks=1):
+        name = f"{key} {failure} {ranks}"
+        marker, program = self.setup.path(f"{name}.marker"), self.setup.path(f"{name}.py")
+        answers = SETTINGS["rl.group"] * SETTINGS["train.global_batch"] // ranks
+        first = answers if key == "rl.reward_command" else 1
+        with open(program, "w", encoding="utf-8") as file:
+            file.write(PROGRAM.replace("FIRST", str(first)))
+        open(marker, "w", encoding="utf-8").close()
+        answer = "0.5" if key == "rl.reward_command" else '{"result":"7"}'
+        keys = {key: f"'{sys.executable}' '{program}' '{marker}' {failure} '{answer}'", "rl.reward_timeout_s": 2, "checkpoint.every": 1,
+                "train.steps": 2, "train.micro_batch": 1}
+        keys |= {"rl.rewards": "command=1"} if key == "rl.reward_command" else {"rl.tools": ""}
+        command = self.setup.command(name, keys)
+        if ranks > 1:
+            command = [self.mpiexec, "--oversubscribe", "--bind-to", "none", "-n", ranks] + command
+        ended, output, seconds = self.run(command)
+        errors = [line for line in output.splitlines() if "trireme: error" in line or " error " in line]
+        self.expect(f"{name} (exit {ended} after {seconds:.0f} s)", ended == code and seconds < 60 and len(errors) == 1 and key in output, output)
+        if failure == "die":
+            self.expect(f"{name}: standard error", "out of luck" in output, output)
+        os.remove(marker)
+        call(command)
+        metrics, rollouts = rl.read_run(self.setup.path(name))
+        self.expect(f"{name}: resume", len(metrics) == 2 and len(rollouts) == 2 * SETTINGS["rl.group"] * SETTINGS["train.global_batch"], metrics)
+        if key == "rl.reward_command":  # the first step succeeded before the failure
+            self.expect(f"{name}: checkpoint", "step-000000001" in output, output)
+
+    def check_limits(self):
+        ended, output, _ = self.run(self.setup.command("long", {"rl.max_total_tokens": 40}))
+        self.expect("a prompt over the limit", ended == EXIT_DATA and output.count("error") == 1 and "rl.max_total_tokens is 40" in output,
+                    output)
+        for name, keys in (("two kinds", {"rl.tool_command": "cat"}), ("no table", {"rl.tools": self.setup.path("chats.jsonl")})):
+            ended, output, _ = self.run(self.setup.command(name, keys))
+            self.expect(name, ended in (2, EXIT_DATA) and output.count("trireme: error") == 1 and not os.path.exists(self.setup.path(name)),
+                        output)
+
+    def check_empty(self):
+        """A model that has learned to answer nothing."""
+        path, trireme = self.setup.path, self.setup.trireme
+        write_lines(path("empty.jsonl"), [{"conversations": [{"role": "user", "content": f"{a} + {b} ?"}, {"role": "assistant", "content": ""}]}
+                                          for a in range(1, 10) for b in range(1, 10)])
+        call([self.setup.data, "pack", "--kind", "sft", "--tokenizer", path("tokenizer"), "--input", path("empty.jsonl"), "--seq-len", 112,
+              "--output", path("empty"), "--template-file", path("chat.jinja")])
+        call([trireme, "sft", "--init", self.setup.start, "--data", path("empty"), "--run", path("silent"), "--train.steps", 30] +
+             keys_of({**OPTIM, "train.precision": "fp32", "train.global_batch": 4}))
+        self.setup.start = path("silent")
+        call(self.setup.command("nothing", {"rl.rewards": "gt=1,tools=1,tags=1,length=1,thinking=1,repetition=1", "train.steps": 1}))
+        answers = [a for a in rl.read_run(path("nothing"))[1] if a["text"] == ""]
+        wanted = {"gt": 0, "tools": 0, "tags": 0, "length": -0.5, "thinking": 0, "repetition": 0}
+        self.expect("empty answers", len(answers) > 3 and all(a["rewards"] == wanted and len(a["completion_ids"]) == 1 and a["mask"] == [1]
+                                                              and a["finish"] == "stop" for a in answers), answers)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("trireme")
+    parser.add_argument("trireme_data")
+    parser.add_argument("mpiexec")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as work:
+        faults = Faults(Setup(args.trireme, args.trireme_data, work, 80), args.mpiexec)
+        for failure, code in (("hang", EXIT_RESOURCE), ("die", EXIT_DATA), ("nan", EXIT_DATA)):
+            faults.check_program("rl.reward_command", failure, code)
+        for failure, code in (("hang", EXIT_RESOURCE), ("die", EXIT_DATA), ("garbage", EXIT_DATA)):
+            faults.check_program("rl.tool_command", failure, code)
+        faults.check_program("rl.reward_command", "hang", EXIT_RESOURCE, ranks=2)
+        faults.check_limits()
+        faults.check_empty()
+    sys.exit(1 if faults.wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
