@@ -3,8 +3,9 @@
 #include <cstdint>
 #include <string_view>
 
-/// Activations of the MLP: act(gate) * up, and act(x) without gate. No torch here: the model configuration, the
-/// Hugging Face mapping, the plain path, the CPU and CUDA kernels read the same list.
+/// Activations of the MLP: act(gate) * up, and act(x) without gate. No torch here: the model
+/// configuration, the Hugging Face mapping, the plain path, the CPU and CUDA kernels read the same
+/// list.
 ///
 /// An activation defines its names and its arithmetic once, for any `Math`: whole tensors (plain
 /// path, also fp64) or vector lanes (kernels). `incoming` is the gradient of the result. Source:

@@ -138,6 +138,20 @@ const OptionsCase kOptions[] = {
        model.init = "uniform";
        model.value_embeddings = "0";
      }},
+    {"LayerNorm and learned positions with residual terms",
+     [](model::ModelConfig& model) {
+       model.norm = "layer";
+       model.position = "learned";
+       model.embed_norm = model.residual_scalars = model.skips = model.backout = true;
+       model.norm_eps = 0.1;  // like in the row of residual terms
+       model.value_embeddings = "0";
+     }},
+    {"parallel residual without weights of norms",
+     [](model::ModelConfig& model) {
+       model.parallel_residual = model.smear = true;
+       model.mlp = "plain";
+       model.norm_gain = model.tie_embeddings = false;
+     }},
     {"experts with bias",
      [](model::ModelConfig& model) {
        model.qkv_bias = model.post_norms = true;

@@ -93,6 +93,26 @@ INSTANTIATE_TEST_SUITE_P(
                                          config.sliding_window = 9;
                                          config.value_embeddings = "0";
                                        }},
+                      SmallOptions{.change =
+                                       [](model::ModelConfig& config) {
+                                         config.norm = "layer";
+                                         config.mlp = "plain";
+                                         config.position = "learned";
+                                         config.embed_norm = true;
+                                         config.residual_scalars = config.skips = true;
+                                         config.backout = true;
+                                         config.value_embeddings = "alternate";
+                                       }},
+                      SmallOptions{.change =
+                                       [](model::ModelConfig& config) {
+                                         config.parallel_residual = true;
+                                         config.mlp = "plain";
+                                         config.activation = "relu2";
+                                         config.norm_gain = false;
+                                         config.smear = config.residual_scalars = true;
+                                         config.window_pattern = "SL";
+                                         config.short_window = 5;
+                                       }},
                       // windows shorter than most prompts, in one of the layers
                       SmallOptions{.change = [](model::ModelConfig& config) {
                         config.sliding_window = 5;

@@ -83,6 +83,18 @@ TEST(ModelConfig, OptionsThatCannotBeAreNamed) {
         c.pre_norms = false;
       },
       "model.parallel_residual = true, needs model.pre_norms");
+  wrong(
+      [](ModelConfig& c) {
+        c.norm = "layer";
+        c.norm_gain = false;
+      },
+      "model.norm_gain = false, needs model.norm = rms");
+  wrong(
+      [](ModelConfig& c) {
+        c.position = "learned";
+        c.smear = true;
+      },
+      "model.smear = true, needs model.position = rope");
   for (const char* list : {"1,", "1,1", "2,1", "-1", "a", ",", "1-3"})
     wrong([list](ModelConfig& c) { c.no_rope_layers = list; },
           "must be a list of ascending layers");
