@@ -9,7 +9,7 @@
 #include "train/rl/rl_config.hpp"
 #include "train/rl/rollout.hpp"
 
-/// What the ranks of a rollout combine. All functions are collective over `world`.
+/// Functions that combine the answers of all ranks. All of them are collective over `world`.
 namespace trireme::train {
 
 /// Returns the rewards of the answers of all ranks, rank by rank. All ranks have equally many.
