@@ -26,13 +26,17 @@ void add_block(const model::ModelConfig& config, std::int64_t layer,
   const auto add = [&](const char* name, std::vector<std::int64_t> shape) {
     tensors.push_back({prefix + name, std::move(shape)});
   };
+  const auto add_norm = [&](const std::string& module) {
+    add((module + ".weight").c_str(), {hidden});
+    if (config.layer_norm()) add((module + ".bias").c_str(), {hidden});
+  };
   const auto add_mlp = [&](const std::string& module, std::int64_t width) {
-    add((module + ".gate_proj.weight").c_str(), {width, hidden});
+    if (config.gated_mlp()) add((module + ".gate_proj.weight").c_str(), {width, hidden});
     add((module + ".up_proj.weight").c_str(), {width, hidden});
     add((module + ".down_proj.weight").c_str(), {hidden, width});
   };
   const bool gain = config.norm_gain;
-  if (gain && config.pre_norms) add("input_layernorm.weight", {hidden});
+  if (gain && config.pre_norms) add_norm("input_layernorm");
   add("self_attn.q_proj.weight", {queries, hidden});
   add("self_attn.k_proj.weight", {keys, hidden});
   add("self_attn.v_proj.weight", {keys, hidden});
@@ -40,7 +44,7 @@ void add_block(const model::ModelConfig& config, std::int64_t layer,
   const bool whole = config.qk_norm_whole;
   if (gain && config.qk_norm) add("self_attn.q_norm.weight", {whole ? queries : config.head_dim});
   if (gain && config.qk_norm) add("self_attn.k_norm.weight", {whole ? keys : config.head_dim});
-  if (gain && config.pre_norms) add("post_attention_layernorm.weight", {hidden});
+  if (gain && config.pre_norms) add_norm("post_attention_layernorm");
   const model::MoeConfig& moe = config.moe;
   if (config.qkv_bias) {
     add("self_attn.q_proj.bias", {queries});
@@ -49,13 +53,13 @@ void add_block(const model::ModelConfig& config, std::int64_t layer,
   }
   if (config.attention_output_bias) add("self_attn.o_proj.bias", {hidden});
   if (config.mlp_bias) {
-    add("mlp.gate_proj.bias", {config.intermediate_size});
+    if (config.gated_mlp()) add("mlp.gate_proj.bias", {config.intermediate_size});
     add("mlp.up_proj.bias", {config.intermediate_size});
     add("mlp.down_proj.bias", {hidden});
   }
   if (gain && config.post_norms) {
-    add("attention_output_norm.weight", {hidden});
-    add("mlp_output_norm.weight", {hidden});
+    add_norm("attention_output_norm");
+    add_norm("mlp_output_norm");
   }
   add_residual_scalars(config, layer, prefix, tensors);
   if (config.has_value_embedding(layer)) {
@@ -98,9 +102,12 @@ std::vector<NamedShape> model_tensors(const model::ModelConfig& config) {
     tensors.push_back({"model.smear_gate.weight", {model::smear_gate_inputs(config)}});
     tensors.push_back({"model.smear_scalar", {1}});
   }
+  if (config.learned_positions())
+    tensors.push_back({"model.embed_positions.weight", {config.max_seq_len, config.hidden_size}});
   for (std::int64_t layer = 0; layer < config.num_layers; ++layer)
     add_block(config, layer, tensors);
   if (config.norm_gain) tensors.push_back({"model.norm.weight", {config.hidden_size}});
+  if (config.layer_norm()) tensors.push_back({"model.norm.bias", {config.hidden_size}});
   add_residual_scalars(config, config.num_layers, "model.", tensors);
   if (!config.tie_embeddings)
     tensors.push_back({"lm_head.weight", {config.vocab_size, config.hidden_size}});

@@ -61,22 +61,58 @@ bool differs(const Family& family, const model::ModelConfig& config) {
          is_partial(config);
 }
 
-/// Returns for each row of a tensor its row in the file's order.
-std::vector<std::int64_t> file_rows(const NamedShape& part, const model::ModelConfig& config) {
-  std::vector<std::int64_t> rows;
-  const bool rotated = part.name.find(".q_proj.") != std::string::npos ||
-                       part.name.find(".k_proj.") != std::string::npos;
-  if (!rotated || !is_partial(config)) return rows;
+/// Returns the row in a file's order of a row of queries or keys. A head has its rotated pairs first.
+std::int64_t rotated_row(std::int64_t row, const model::ModelConfig& config) {
   const std::int64_t half = config.head_dim / 2;
   const std::int64_t turned = config.rotated_dim() / 2;  // pairs
-  for (std::int64_t row = 0; row < part.shape.front(); ++row) {
-    const std::int64_t pair = row % half;
-    const std::int64_t second = row / half % 2;
-    const std::int64_t head = row / config.head_dim * config.head_dim;
-    rows.push_back(head + (pair < turned ? second * turned + pair
-                                         : 2 * turned + second * (half - turned) + pair - turned));
+  const std::int64_t pair = row % half;
+  const std::int64_t second = row / half % 2;
+  const std::int64_t head = row / config.head_dim * config.head_dim;
+  return head + (pair < turned ? second * turned + pair
+                               : 2 * turned + second * (half - turned) + pair - turned);
+}
+
+/// The rows of a part in a tensor of the file. `rows`: the row in the file of each row; empty: the
+/// rows from `first` on.
+struct PartRows {
+  std::int64_t first = 0;
+  std::vector<std::int64_t> rows{};
+};
+
+/// Returns the rows of each part of a tensor of the file.
+std::vector<PartRows> rows_of_parts(const FileTensor& tensor, const Family& family,
+                                    const model::ModelConfig& config) {
+  std::vector<PartRows> result;
+  const auto count = std::ssize(tensor.parts);
+  const bool interleaved = family.interleaved_qkv && count == 3;
+  std::int64_t first = 0;
+  for (const NamedShape& part : tensor.parts) {
+    PartRows of{first};
+    const bool rotated = is_partial(config) && (part.name.find(".q_proj.") != std::string::npos ||
+                                                part.name.find(".k_proj.") != std::string::npos);
+    const std::int64_t number = std::ssize(result);
+    for (std::int64_t row = 0; (rotated || interleaved) && row < part.shape.front(); ++row) {
+      const std::int64_t own = rotated ? rotated_row(row, config) : row;
+      const std::int64_t head = own / config.head_dim;
+      of.rows.push_back(interleaved ? own + ((count - 1) * head + number) * config.head_dim
+                                    : first + own);
+    }
+    first += part.shape.front();
+    result.push_back(std::move(of));
   }
-  return rows;
+  return result;
+}
+
+/// Returns true if the file stores this tensor of a block transposed.
+bool is_transposed(const Family& family, const FileTensor& tensor) {
+  return family.transposed && tensor.shape.size() == 2 &&
+         tensor.parts.front().name.ends_with("_proj.weight");
+}
+
+std::vector<std::int64_t> shape_in_file(const Family& family, const FileTensor& tensor) {
+  std::vector<std::int64_t> shape = tensor.shape;
+  if (is_transposed(family, tensor)) std::ranges::reverse(shape);
+  return shape;
 }
 
 std::size_t count_of(const std::vector<std::int64_t>& shape) {
@@ -85,15 +121,28 @@ std::size_t count_of(const std::vector<std::int64_t>& shape) {
   return count;
 }
 
-/// Copies the rows of `from` to `to`: row i to or from row `rows[i]` of the file's order.
-void copy_rows(std::span<const std::byte> from, std::span<std::byte> to,
-               const std::vector<std::int64_t>& rows, bool to_file) {
-  if (rows.empty()) return void(std::ranges::copy(from, to.begin()));
-  const std::size_t bytes = from.size() / rows.size();
-  for (std::size_t row = 0; row < rows.size(); ++row) {
-    const auto in_file = static_cast<std::size_t>(rows[row]);
-    std::memcpy(&to[(to_file ? in_file : row) * bytes], &from[(to_file ? row : in_file) * bytes],
-                bytes);
+/// Returns the transpose of a matrix [rows, columns].
+std::vector<std::byte> transposed(std::span<const std::byte> from, std::int64_t rows,
+                                  std::int64_t columns) {
+  std::vector<std::byte> to(from.size());
+  const auto height = static_cast<std::size_t>(rows);
+  const auto width = static_cast<std::size_t>(columns);
+  const std::size_t element = from.size() / (height * width);
+  for (std::size_t row = 0; row < height; ++row)
+    for (std::size_t column = 0; column < width; ++column)
+      std::memcpy(&to[(column * height + row) * element], &from[(row * width + column) * element],
+                  element);
+  return to;
+}
+
+/// Copies the rows of a part between its own tensor and a tensor of the file.
+void copy_rows(std::span<const std::byte> from, std::span<std::byte> to, const PartRows& part,
+               std::size_t row_bytes, std::size_t count, bool to_file) {
+  for (std::size_t row = 0; row < count; ++row) {
+    const std::size_t in_file = part.rows.empty() ? static_cast<std::size_t>(part.first) + row
+                                                  : static_cast<std::size_t>(part.rows[row]);
+    std::memcpy(&to[(to_file ? in_file : row) * row_bytes],
+                &from[(to_file ? row : in_file) * row_bytes], row_bytes);
   }
 }
 
@@ -116,17 +165,17 @@ WeightTensor with_offset(const WeightTensor& tensor, double offset) {
           }};
 }
 
-/// Returns rows [first, first + rows of part) of a tensor of the file.
-WeightTensor rows_of(const WeightTensor& tensor, const NamedShape& part, std::int64_t first,
-                     std::vector<std::int64_t> rows) {
+/// Returns the rows of a part of a tensor of the file. `turned`: the file stores it transposed.
+WeightTensor rows_of(const WeightTensor& tensor, const NamedShape& part, PartRows rows,
+                     bool turned) {
   return {tensor.dtype, part.shape,
-          [tensor, first, rows = std::move(rows)](std::span<std::byte> bytes) {
+          [tensor, rows = std::move(rows), turned,
+           count = part.shape.front()](std::span<std::byte> bytes) {
             std::vector<std::byte> all(count_of(tensor.shape) * size_of(tensor.dtype));
             tensor.read(all);
-            const std::size_t row = all.size() / static_cast<std::size_t>(tensor.shape.front());
-            const std::span<const std::byte> own =
-                std::span(all).subspan(static_cast<std::size_t>(first) * row, bytes.size());
-            copy_rows(own, bytes, rows, /*to_file=*/false);
+            if (turned) all = transposed(all, tensor.shape[0], tensor.shape[1]);
+            const auto own = static_cast<std::size_t>(count);
+            copy_rows(all, bytes, rows, bytes.size() / own, own, /*to_file=*/false);
           }};
 }
 
@@ -141,29 +190,41 @@ WeightSource from_family(const Family& family, const model::ModelConfig& config,
     return weights;
   std::string problems;
   WeightSource renamed;
+  std::erase_if(weights, [&](const auto& weight) {
+    return std::ranges::any_of(family.ignored,
+                               [&](std::string_view end) { return weight.first.ends_with(end); });
+  });
   for (const FileTensor& tensor : file_tensors(family, config)) {
-    const auto found = weights.find(tensor.name);
+    auto found = weights.find(tensor.name);
+    if (found == weights.end() && tensor.name.starts_with(family.optional_prefix))
+      found = weights.find(tensor.name.substr(family.optional_prefix.size()));
     if (found == weights.end()) {
       if (tensor.parts.size() > 1) problems += formatted("\n  missing: {}", tensor.name);
       continue;
     }
     const WeightTensor whole = found->second;
     weights.erase(found);
-    if (whole.shape != tensor.shape || !is_float(whole.dtype)) {
+    const std::vector<std::int64_t> shape = shape_in_file(family, tensor);
+    if (whole.shape != shape || !is_float(whole.dtype)) {
       problems +=
           formatted("\n  {}: shape [{}] of {}, the model's is [{}] of floats", tensor.name,
-                    joined(whole.shape, ", "), dtype_name(whole.dtype), joined(tensor.shape, ", "));
+                    joined(whole.shape, ", "), dtype_name(whole.dtype), joined(shape, ", "));
       continue;
     }
-    std::int64_t first = 0;
-    for (const NamedShape& part : tensor.parts) {
+    const std::vector<PartRows> rows = rows_of_parts(tensor, family, config);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const NamedShape& part = tensor.parts[i];
       renamed[part.name] = has_offset(family, part.name)
                                ? with_offset(whole, family.norm_offset)
-                               : rows_of(whole, part, first, file_rows(part, config));
-      first += part.shape.front();
+                               : rows_of(whole, part, rows[i], is_transposed(family, tensor));
     }
   }
   if (!problems.empty()) fail(ErrorKind::data, "{} cannot be imported:{}", where, problems);
+  // A file may repeat the tied output matrix under the name of its family.
+  if (auto output = weights.extract(file_name(family, "lm_head.weight")); !output.empty()) {
+    output.key() = "lm_head.weight";
+    weights.insert(std::move(output));
+  }
   renamed.merge(weights);
   return renamed;
 }
@@ -181,31 +242,31 @@ std::vector<SafetensorsSource> to_family(
   for (const FileTensor& tensor : file_tensors(family, config)) {
     struct Part {
       SafetensorsSource source;
-      std::vector<std::int64_t> rows;
+      PartRows rows;
     };
 
     std::vector<Part> parts;
-    for (const NamedShape& part : tensor.parts)
-      parts.push_back({sources.at(part.name), file_rows(part, config)});
+    const std::vector<PartRows> rows = rows_of_parts(tensor, family, config);
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      parts.push_back({sources.at(tensor.parts[i].name), rows[i]});
     const auto fill =
-        [parts, dtype, offset = family.norm_offset,
+        [parts, dtype, shape = tensor.shape, turned = is_transposed(family, tensor),
+         offset = family.norm_offset,
          shifted = has_offset(family, parts.front().source.name)](std::span<std::byte> bytes) {
-          std::size_t begin = 0;
-          for (const auto& [source, rows] : parts) {
-            const std::size_t count = count_of(source.shape);
-            const std::span target = bytes.subspan(begin, count * size_of(dtype));
-            begin += target.size();
-            std::vector<std::byte> read(count * size_of(source.dtype));
+          for (const auto& [source, of_part] : parts) {
+            std::vector<std::byte> read(count_of(source.shape) * size_of(source.dtype));
             source.fill(read);
             if (shifted) {
               add_to(read, -offset);
-              convert_floats(DType::f32, read, dtype, target);
+              convert_floats(DType::f32, read, dtype, bytes);
             } else {
-              copy_rows(read, target, rows, /*to_file=*/true);
+              const auto count = static_cast<std::size_t>(source.shape.front());
+              copy_rows(read, bytes, of_part, read.size() / count, count, /*to_file=*/true);
             }
           }
+          if (turned) std::ranges::copy(transposed(bytes, shape[0], shape[1]), bytes.begin());
         };
-    result.push_back({tensor.name, dtype, tensor.shape, fill});
+    result.push_back({tensor.name, dtype, shape_in_file(family, tensor), fill});
   }
   return result;
 }

@@ -15,7 +15,7 @@ using Reset = void (*)(model::ModelConfig& config);
 
 /// Each row sets one option, or options that need each other, to the values of a plain model. The
 /// first rows are options that some family has only together with later ones.
-constexpr std::array<Reset, 32> kResets{{
+constexpr std::array<Reset, 36> kResets{{
     [](model::ModelConfig& c) {
       c.window_pattern.clear();
       c.short_window = 0;
@@ -35,6 +35,10 @@ constexpr std::array<Reset, 32> kResets{{
       c.post_norms = false;
       c.pre_norms = true;
     },
+    [](model::ModelConfig& c) { c.parallel_residual = false; },
+    [](model::ModelConfig& c) { c.norm = "rms"; },
+    [](model::ModelConfig& c) { c.mlp = "gated"; },
+    [](model::ModelConfig& c) { c.position = "rope"; },
     [](model::ModelConfig& c) { c.attention_softcap = 0; },
     [](model::ModelConfig& c) { c.logit_softcap = 0; },
     [](model::ModelConfig& c) { c.attention_scale_dim = 0; },

@@ -31,7 +31,14 @@ const char* hf_dtype(DType dtype) {
   }
 }
 
-std::string hf_activation(const std::string& name) {
+/// Other names in transformers of the same function, and Trireme's name.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kSameActivations{
+    {{"gelu_new", "gelu_tanh"}, {"gelu_fast", "gelu_tanh"}, {"swish", "silu"}}};
+
+/// Returns the name in config.json. If the default of the family is the same function, it is used.
+std::string hf_activation(const std::string& name, const Family& family) {
+  for (const auto& [hf_name, ours] : kSameActivations)
+    if (ours == name && hf_name == family.defaults.activation) return std::string(hf_name);
   for (const model::ActivationName& one : model::activation_names()) {
     if (one.name == name) return one.hf_name;
   }
@@ -41,7 +48,7 @@ std::string hf_activation(const std::string& name) {
 constexpr std::int64_t kMostLayers = 10'000;
 
 /// Keys of any architecture that change the computation. A family supports those that it lists.
-constexpr std::array<const char*, 33> kComputationKeys{{"attention_bias",
+constexpr std::array<const char*, 36> kComputationKeys{{"attention_bias",
                                                         "mlp_bias",
                                                         "use_bias",
                                                         "qkv_bias",
@@ -68,6 +75,9 @@ constexpr std::array<const char*, 33> kComputationKeys{{"attention_bias",
                                                         "use_parallel_residual",
                                                         "embd_pdrop",
                                                         "resid_pdrop",
+                                                        "attn_pdrop",
+                                                        "hidden_dropout",
+                                                        "scale_attn_by_inverse_layer_idx",
                                                         "attention_multiplier",
                                                         "embedding_multiplier",
                                                         "residual_multiplier",
@@ -135,6 +145,8 @@ std::string read_activation(const Json& config, const Family& family, HfReader& 
   for (const model::ActivationName& one : model::activation_names()) {
     if (found == one.hf_name) return one.name;
   }
+  for (const auto& [hf_name, ours] : kSameActivations)
+    if (found == hf_name) return std::string(ours);
   const std::string known =
       joined(model::activation_names(), ", ",
              [](const model::ActivationName& one) { return formatted("\"{}\"", one.hf_name); });
@@ -161,7 +173,7 @@ Json config_of(const model::ModelConfig& config, const Family& family) {
   json["num_attention_heads"] = config.num_heads;
   json["num_key_value_heads"] = config.num_kv_heads;
   json["head_dim"] = config.head_dim;
-  json["hidden_act"] = hf_activation(config.activation);
+  json["hidden_act"] = hf_activation(config.activation, family);
   json["max_position_embeddings"] = config.max_seq_len;
   json["initializer_range"] = 0.02;
   json["rms_norm_eps"] = config.norm_eps;
@@ -170,6 +182,12 @@ Json config_of(const model::ModelConfig& config, const Family& family) {
   json["attention_dropout"] = config.attention_dropout;
   put_hf_rope(config, family, json);
   family.write(config, json);
+  for (const auto& [ours, file] : family.renamed_keys) {
+    const auto found = json.find(ours);
+    if (found == json.end()) continue;
+    json[std::string(file)] = *found;
+    json.erase(std::string(ours));
+  }
   return json;
 }
 
@@ -189,6 +207,7 @@ std::vector<std::string> hf_differences(const model::ModelConfig& config,
   const model::RopeScaling scaling = model::parse_rope_scaling(config.rope_scaling);
   // An import of longrope always has the original length.
   if (scaling.kind == model::RopeScaling::Kind::longrope) theirs.max_seq_len = config.max_seq_len;
+  if (config.learned_positions()) theirs.rope_theta = config.rope_theta;  // has no effect
   theirs.preset = config.preset;
   theirs.dropout = config.dropout;
   theirs.init = config.init;  // initial values do not change the computation
@@ -259,29 +278,35 @@ model::ModelConfig read_model(const Json& config, HfReader& reader, std::string_
     const bool is_read = std::ranges::find(family.keys, key) != family.keys.end();
     if (!is_read && !has_full_attention(config, key)) reader.must_be_off(key);
   }
+  const auto size = [&](const char* ours, std::optional<std::int64_t> fallback = std::nullopt) {
+    return reader.size(family.key(ours).c_str(), fallback);
+  };
   model::ModelConfig model;
-  model.hidden_size = reader.size("hidden_size");
-  model.num_layers = reader.size("num_hidden_layers");
-  model.num_heads = reader.size("num_attention_heads");
+  model.hidden_size = size("hidden_size");
+  model.num_layers = size("num_hidden_layers");
+  model.num_heads = size("num_attention_heads");
   const bool has_kv_heads = config.contains("num_key_value_heads");  // null: as many as queries
   model.num_kv_heads = reader.size("num_key_value_heads", has_kv_heads || defaults.num_kv_heads == 0
                                                               ? model.num_heads
                                                               : defaults.num_kv_heads);
   const std::int64_t derived = model.num_heads > 0 ? model.hidden_size / model.num_heads : 0;
   model.head_dim = reader.size("head_dim", defaults.head_dim == 0 ? derived : defaults.head_dim);
-  model.intermediate_size = reader.size("intermediate_size");
+  model.intermediate_size =
+      defaults.width_factor > 0
+          ? size("intermediate_size", defaults.width_factor * model.hidden_size)
+          : size("intermediate_size");
   model.vocab_size = reader.size("vocab_size");
-  model.max_seq_len = reader.size("max_position_embeddings", defaults.max_positions);
+  model.max_seq_len = size("max_position_embeddings", defaults.max_positions);
   model.tie_embeddings = reader.flag("tie_word_embeddings", defaults.tie_embeddings);
   model.qk_norm = false;
   if (model.num_layers > kMostLayers) {  // a damaged file must not take memory
-    reader.problem("num_hidden_layers",
+    reader.problem(family.key("num_hidden_layers"),
                    formatted(" = {}, must be at most {}", model.num_layers, kMostLayers));
     reader.raise();
   }
   model.activation = read_activation(config, family, reader);
-  model.norm_eps = reader.number(config, "rms_norm_eps", defaults.norm_eps);
-  model.attention_dropout = reader.number(config, "attention_dropout", 0.0);
+  model.norm_eps = reader.number(config, family.key("rms_norm_eps").c_str(), defaults.norm_eps);
+  model.attention_dropout = reader.number(config, family.key("attention_dropout").c_str(), 0.0);
   family.read(config, reader, model);
   read_hf_rope(config, family, model, reader);
   reader.raise();

@@ -10,10 +10,11 @@
 namespace trireme::checkpoint {
 
 std::span<const Family* const> hf_families() {
-  static const std::array<const Family*, 11> families{
-      &qwen3_family(),  &qwen3_moe_family(), &llama_family(),   &mistral_family(),
-      &qwen2_family(),  &mixtral_family(),   &smollm3_family(), &phi3_family(),
-      &gemma3_family(), &gemma2_family(),    &olmo2_family()};
+  static const std::array<const Family*, 13> families{
+      &qwen3_family(),   &qwen3_moe_family(), &llama_family(),   &mistral_family(),
+      &qwen2_family(),   &mixtral_family(),   &smollm3_family(), &phi3_family(),
+      &gemma3_family(),  &gemma2_family(),    &olmo2_family(),   &gpt2_family(),
+      &gpt_neox_family()};
   return families;
 }
 
@@ -22,6 +23,11 @@ const Family* find_family(std::string_view model_type) {
   const auto found = std::ranges::find(families, model_type,
                                        [](const Family* family) { return family->model_type; });
   return found == families.end() ? nullptr : *found;
+}
+
+std::string Family::key(std::string_view ours) const {
+  const auto found = std::ranges::find(renamed_keys, ours, &RenamedPart::ours);
+  return std::string(found == renamed_keys.end() ? ours : found->file);
 }
 
 void read_attention_bias(HfReader& reader, model::ModelConfig& model) {

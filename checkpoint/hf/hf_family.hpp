@@ -38,13 +38,21 @@ struct Family {
     bool tie_embeddings = false;
     std::string_view activation = "silu";  // its name in transformers
     std::int64_t original_max = 0;         // original_max_position_embeddings; 0: the maximum
+    std::int64_t width_factor = 0;         // MLP width / model width; 0: the key must be there
+    double rotary_share = 1;               // rotated part of each head
   } defaults;
 
   std::string_view activation_key = "hidden_act";
   /// Keys that change the computation and that `read` understands. All other such keys must be off.
   std::vector<std::string_view> keys;
+  /// Other names of keys that all families have. `ours` is the name in Llama.
+  std::vector<RenamedPart> renamed_keys{};
   std::vector<FusedLinear> fused{};
   std::vector<RenamedPart> renamed{};
+  std::vector<std::string_view> ignored{};  // ends of names of tensors that hold no weights
+  std::string_view optional_prefix{};       // some files leave it out of names
+  bool transposed = false;                  // matrices of blocks are stored as [in, out]
+  bool interleaved_qkv = false;     // rows of qkv: q, k, v of head 0, q, k, v of head 1, ...
   double norm_offset = 0;           // the file stores the weights of norms minus this number
   bool partial_rotary = false;      // partial_rotary_factor is supported
   bool rope_by_layer_type = false;  // rope_parameters has an object for each type of layer
@@ -53,6 +61,9 @@ struct Family {
   void (*read)(const Json& config, HfReader& reader, model::ModelConfig& model);
   /// Writes the keys that `read` reads, and changes keys that all families have.
   void (*write)(const model::ModelConfig& model, Json& config);
+
+  /// Returns the name in the file of a key that all families have.
+  [[nodiscard]] std::string key(std::string_view ours) const;
 };
 
 const Family& qwen2_family();
@@ -66,6 +77,8 @@ const Family& phi3_family();
 const Family& gemma2_family();
 const Family& gemma3_family();
 const Family& olmo2_family();
+const Family& gpt2_family();
+const Family& gpt_neox_family();
 
 /// Returns all families. If several families fit a model, the first one is the default.
 std::span<const Family* const> hf_families();

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "core/number.hpp"
 #include "model/rope_scaling.hpp"
 
 namespace trireme::checkpoint {
@@ -36,16 +37,15 @@ std::string rope_type_of(const Json& object) {
 }
 
 /// Reads the share of each head that is rotated.
-void read_partial(const Json& object, const Family& family, model::ModelConfig& model,
-                  HfReader& reader) {
-  constexpr const char* kKey = "partial_rotary_factor";
-  if (!object.contains(kKey)) return;
-  const double share = reader.number(object, kKey, 1.0);
+void read_partial(const Json& object, const std::string& name, const Family& family,
+                  model::ModelConfig& model, HfReader& reader, double fallback = 1) {
+  if (!object.contains(name) && fallback == 1) return;
+  const double share = reader.number(object, name.c_str(), fallback);
   const auto rotated = static_cast<std::int64_t>(static_cast<double>(model.head_dim) * share);
   if (share == 1.0) {
     model.rotary_dim = 0;
   } else if (!family.partial_rotary || !(share < 1) || rotated < 2) {
-    reader.problem(kKey, formatted(" = {} is not supported", object.at(kKey).dump()));
+    reader.problem(name, formatted(" = {} is not supported", number_text(share)));
   } else {
     model.rotary_dim = rotated;
   }
@@ -162,8 +162,10 @@ Json of_full_attention(const Json& object, const Family& family) {
 void read_hf_rope(const Json& config, const Family& family, model::ModelConfig& model,
                   HfReader& reader) {
   const std::int64_t max_positions = model.max_seq_len;
-  model.rope_theta = reader.number(config, "rope_theta", family.defaults.rope_theta);
-  read_partial(config, family, model, reader);
+  constexpr const char* kShare = "partial_rotary_factor";
+  model.rope_theta =
+      reader.number(config, family.key("rope_theta").c_str(), family.defaults.rope_theta);
+  read_partial(config, family.key(kShare), family, model, reader, family.defaults.rotary_share);
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     reader.mark(key);
     const auto found = config.find(key);
@@ -176,7 +178,7 @@ void read_hf_rope(const Json& config, const Family& family, model::ModelConfig& 
     if (std::any_of(object.begin(), object.end(), [](const Json& one) { return one.is_object(); }))
       reader.problem(key, " differs from layer to layer, which is not supported");
     model.rope_theta = reader.number(object, "rope_theta", model.rope_theta);
-    read_partial(object, family, model, reader);
+    read_partial(object, kShare, family, model, reader);
     const std::string scaling =
         read_scaling(config, object, key, family, max_positions, model, reader);
     if (!model.rope_scaling.empty() && !scaling.empty() && scaling != model.rope_scaling)

@@ -4,10 +4,11 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "model/stream_norm.hpp"
 #include "ops/attention.hpp"
 #include "ops/dropout.hpp"
 #include "ops/gated_activation.hpp"
-#include "ops/rms_norm.hpp"
+#include "ops/plain_activation.hpp"
 #include "ops/upload.hpp"
 
 namespace trireme::model {
@@ -82,10 +83,10 @@ Block::Block(parallel::ParamRegistry& registry, const LayerContext& context, std
   declare_lora();
 }
 
-parallel::WeightRef Block::declare_norm(const char* name, std::int64_t size, bool partial,
-                                        const std::optional<parallel::DimSplit>& split) {
+parallel::WeightRef Block::declare_qk_norm(const char* name, std::int64_t size, bool partial,
+                                           const std::optional<parallel::DimSplit>& split) {
   if (!context_.config.norm_gain) return weighted::kNoGain;
-  parallel::ParamSpec spec{formatted("{}{}.weight", prefix_of(index_), name),
+  parallel::ParamSpec spec{formatted("{}self_attn.{}.weight", prefix_of(index_), name),
                            {size},
                            {parallel::InitDistribution::Kind::ones, 1.0}};
   spec.decay = false;
@@ -110,29 +111,33 @@ void Block::declare_base() {
     return registry_.declare(std::move(spec));
   };
   const BlockSplits splits(c);
-  const bool own_tokens = context_.tensor.sequence_parallel();
-  if (c.pre_norms) input_norm_ = declare_norm("input_layernorm", c.hidden_size, own_tokens);
+  const auto norm = [&](const char* name) {
+    return declare_stream_norm(registry_, context_, prefix + name);
+  };
+  if (c.pre_norms) input_norm_ = norm("input_layernorm");
   qkv_ = {matrix(BlockLinear::q, splits.queries, false), 3};
   matrix(BlockLinear::k, splits.keys, true);
   matrix(BlockLinear::v, splits.keys, true);
   output_ = {matrix(BlockLinear::o, splits.output, false)};
-  if (c.pre_norms) post_norm_ = declare_norm("post_attention_layernorm", c.hidden_size, own_tokens);
+  if (c.pre_norms) post_norm_ = norm("post_attention_layernorm");
   if (c.moe.in_layer(index_)) {
     experts_ = std::make_unique<Experts>(registry_, context_, index_, prefix);
   } else {
-    gate_up_ = {matrix(BlockLinear::gate, splits.width, false), 2};
-    matrix(BlockLinear::up, splits.width, true);
+    const bool gated = c.gated_mlp();
+    if (gated) gate_up_ = {matrix(BlockLinear::gate, splits.width, false), 2};
+    const parallel::ParamId up = matrix(BlockLinear::up, splits.width, gated);
+    if (!gated) gate_up_ = {up};
     down_ = {matrix(BlockLinear::down, splits.down, false)};
   }
   if (c.qk_norm && c.qk_norm_whole) {
     const auto whole = [&](const char* name, std::int64_t heads, const parallel::DimSplit& split) {
-      return declare_norm(name, heads * c.head_dim, /*partial=*/false, split);
+      return declare_qk_norm(name, heads * c.head_dim, /*partial=*/false, split);
     };
-    qk_norms_.query = whole("self_attn.q_norm", c.num_heads, splits.queries);
-    qk_norms_.key = whole("self_attn.k_norm", c.num_kv_heads, splits.keys);
+    qk_norms_.query = whole("q_norm", c.num_heads, splits.queries);
+    qk_norms_.key = whole("k_norm", c.num_kv_heads, splits.keys);
   } else if (c.qk_norm) {
-    qk_norms_.query = declare_norm("self_attn.q_norm", c.head_dim, /*partial=*/true);
-    qk_norms_.key = declare_norm("self_attn.k_norm", c.head_dim, /*partial=*/true);
+    qk_norms_.query = declare_qk_norm("q_norm", c.head_dim, /*partial=*/true);
+    qk_norms_.key = declare_qk_norm("k_norm", c.head_dim, /*partial=*/true);
   }
 }
 
@@ -163,17 +168,19 @@ void Block::declare_biases() {
   }
   if (c.attention_output_bias) output_bias_ = {bias(BlockLinear::o, std::nullopt)};
   if (!c.mlp_bias) return;
-  gate_up_bias_ = {bias(BlockLinear::gate, splits.width), 2};
-  bias(BlockLinear::up, splits.width, true);
+  const bool gated = c.gated_mlp();
+  if (gated) gate_up_bias_ = {bias(BlockLinear::gate, splits.width), 2};
+  const parallel::ParamId up = bias(BlockLinear::up, splits.width, gated);
+  if (!gated) gate_up_bias_ = {up};
   down_bias_ = {bias(BlockLinear::down, std::nullopt)};
 }
 
 void Block::declare_post_norms() {
-  const std::int64_t hidden = context_.config.hidden_size;
   if (!context_.config.post_norms) return;
-  const bool own_tokens = context_.tensor.sequence_parallel();
-  attention_output_norm_ = declare_norm("attention_output_norm", hidden, own_tokens);
-  mlp_output_norm_ = declare_norm("mlp_output_norm", hidden, own_tokens);
+  const std::string prefix = prefix_of(index_);
+  attention_output_norm_ =
+      declare_stream_norm(registry_, context_, prefix + "attention_output_norm");
+  mlp_output_norm_ = declare_stream_norm(registry_, context_, prefix + "mlp_output_norm");
 }
 
 const ops::RopeTables& Block::rope() const {
@@ -220,18 +227,14 @@ RecomputeFn Block::recompute_norm(const at::Tensor& x,
   if (context_.recompute != parallel::Recompute::selective) return {};
   return [this, norm, kept = x.detach()] {
     if (!norm) return context_.tensor.whole(kept);
-    return context_.tensor.whole(ops::rms_norm_forward(kept,
-                                                       weighted::gain_of(registry_, *norm, kept),
-                                                       context_.config.norm_eps, context_.path)
-                                     .y);
+    return context_.tensor.whole(
+        ops::norm_forward(kept, weighted::gain_of(registry_, *norm, kept), context_.norm()).y);
   };
 }
 
 RecomputeFn Block::recompute_activation(const at::Tensor& gate_up) const {
   if (context_.recompute != parallel::Recompute::selective) return {};
-  return [this, kept = gate_up.detach()] {
-    return ops::gated_forward(kept, activation_, context_.path);
-  };
+  return [this, kept = gate_up.detach()] { return hidden_of(kept); };
 }
 
 at::Tensor Block::project(const parallel::Microbatch& batch, const at::Tensor& x) const {
@@ -279,19 +282,18 @@ at::Tensor Block::finish(const parallel::Microbatch& batch, const at::Tensor& x,
   const at::Tensor attention = residual_dropout(
       context_, batch, with_norm(with_bias(projected, output_bias_), attention_output_norm_),
       index_, kAttentionOutput);
-  at::Tensor sum;
-  at::Tensor normed;
-  if (post_norm_) {
-    const auto out =
-        weighted::add_rms_norm(attention, x, registry_, *post_norm_, c.norm_eps, context_.path);
-    sum = out.sum;
-    normed = out.y;
-  } else {
-    sum = normed = x + attention;
+  const auto mlp_of = [&](const at::Tensor& input, const at::Tensor& normed) {
+    return residual_dropout(context_, batch, with_norm(mlp(batch, input, normed), mlp_output_norm_),
+                            index_, kMlpOutput);
+  };
+  if (c.parallel_residual) return x + attention + mlp_of(x, with_norm(x, post_norm_));
+  if (!post_norm_) {
+    const at::Tensor sum = x + attention;
+    return sum + mlp_of(sum, sum);
   }
-  return sum + residual_dropout(context_, batch,
-                                with_norm(mlp(batch, sum, normed), mlp_output_norm_), index_,
-                                kMlpOutput);
+  const auto [sum, normed] =
+      weighted::add_norm(attention, x, registry_, *post_norm_, context_.norm());
+  return sum + mlp_of(sum, normed);
 }
 
 at::Tensor Block::with_bias(const at::Tensor& y,
@@ -302,7 +304,12 @@ at::Tensor Block::with_bias(const at::Tensor& y,
 at::Tensor Block::with_norm(const at::Tensor& y,
                             const std::optional<parallel::WeightRef>& norm) const {
   if (!norm) return y;
-  return weighted::rms_norm(y, registry_, *norm, context_.config.norm_eps, context_.path);
+  return weighted::norm(y, registry_, *norm, context_.norm());
+}
+
+at::Tensor Block::hidden_of(const at::Tensor& gate_up) const {
+  return context_.config.gated_mlp() ? ops::gated_forward(gate_up, activation_, context_.path)
+                                     : ops::activation_forward(gate_up, activation_);
 }
 
 at::Tensor Block::mlp(const parallel::Microbatch& batch, const at::Tensor& sum,
@@ -315,7 +322,8 @@ at::Tensor Block::mlp(const parallel::Microbatch& batch, const at::Tensor& sum,
                                        use_of(batch, gate_up_adapters_, Fp8Linear::gate_up)),
       gate_up_bias_);
   const at::Tensor hidden =  // [B, T, intermediate]
-      ops::gated_activation(gate_up, activation_, context_.path);
+      context_.config.gated_mlp() ? ops::gated_activation(gate_up, activation_, context_.path)
+                                  : ops::activated(gate_up, activation_);
   const std::int64_t first_hidden =
       parallel::split_range(context_.config.intermediate_size, BlockSplits(context_.config).width,
                             tensor.size(), tensor.rank())

@@ -43,9 +43,10 @@ weighted::Adapters declare_adapters(parallel::ParamRegistry& registry, const Lor
                                     const std::string& prefix,
                                     std::span<const AdaptedLinear> linears);
 
-/// A transformer block: h = x + Attention(RMSNorm(x)), then h + MLP(RMSNorm(h)). The MLP is gated:
-/// one dense MLP, or Experts. Attention has GQA, RoPE (rotate-half) and an optional QK norm. If
-/// model.pre_norms is false, both RMSNorms are absent. x is the input with its residual terms.
+/// A transformer block: h = x + Attention(Norm(x)), then h + MLP(Norm(h)). The MLP is one dense MLP,
+/// gated or plain, or Experts. With model.parallel_residual, both read x. Attention has GQA, RoPE
+/// (rotate-half) and an optional QK norm. If model.pre_norms is false, both norms are absent. x is
+/// the input with its residual terms.
 ///
 /// Weights in storage order: input norm; q, k, v as one matrix; o; post norm; gate, up as one
 /// matrix; down (or the weights of Experts); q norm, k norm; biases of these matrices; norms of the
@@ -71,8 +72,8 @@ class Block : public Layer {
   void declare_base();
   void declare_biases();
   void declare_post_norms();
-  parallel::WeightRef declare_norm(const char* name, std::int64_t size, bool partial,
-                                   const std::optional<parallel::DimSplit>& split = {});
+  parallel::WeightRef declare_qk_norm(const char* name, std::int64_t size, bool partial,
+                                      const std::optional<parallel::DimSplit>& split = {});
   void declare_lora();
   /// Returns the settings of one call of a matrix: adapters, their dropout, fp8. `first_feature` is
   /// the global index of this rank's first feature of the adapter input.
@@ -96,6 +97,8 @@ class Block : public Layer {
   /// Returns the norm of y, or y itself without a norm.
   [[nodiscard]] at::Tensor with_norm(const at::Tensor& y,
                                      const std::optional<parallel::WeightRef>& norm) const;
+  /// Computes the hidden MLP values, for recomputation and inference.
+  [[nodiscard]] at::Tensor hidden_of(const at::Tensor& gate_up) const;
   /// Computes the MLP of `normed`, which is the norm of `sum`.
   [[nodiscard]] at::Tensor mlp(const parallel::Microbatch& batch, const at::Tensor& sum,
                                const at::Tensor& normed) const;
@@ -125,7 +128,7 @@ class Block : public Layer {
   parallel::WeightRef qkv_;
   parallel::WeightRef output_;
   std::optional<parallel::WeightRef> post_norm_;
-  parallel::WeightRef gate_up_;  // dense MLP only
+  parallel::WeightRef gate_up_;  // dense MLP only; without gate: up
   parallel::WeightRef down_;
   std::unique_ptr<Experts> experts_;  // instead of the dense MLP
   weighted::QkNormWeights qk_norms_;

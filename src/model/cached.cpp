@@ -5,9 +5,7 @@
 #include "core/error.hpp"
 #include "device/own_pages.hpp"
 #include "model/transformer.hpp"
-#include "ops/gated_activation.hpp"
 #include "ops/linear.hpp"
-#include "ops/rms_norm.hpp"
 
 /// The forward pass for inference: no gradients, rows of many sequences, paged keys and values. With
 /// tensor parallelism, hidden_cached() and logits() are collective, and every rank gets whole
@@ -69,7 +67,7 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& input
   };
   const auto normed_by = [&](const at::Tensor& y, const OptionalWeight& ref) {
     if (!ref) return y;
-    return ops::rms_norm_forward(y, weighted::gain_of(registry_, *ref, y), c.norm_eps, path).y;
+    return ops::norm_forward(y, weighted::gain_of(registry_, *ref, y), context_.norm()).y;
   };
   const at::Tensor entered = normed_by(x, input_norm_);
   ops::QkNormRope setup{{}, {}, c.norm_eps, rope(), step.positions};
@@ -95,9 +93,12 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& input
       summed_linear(attended, output_, output_adapters_, output_bias_), attention_output_norm_);
   at::Tensor sum;
   at::Tensor normed;
-  if (post_norm_) {
-    const auto out = ops::add_rms_norm_forward(
-        attention, residual, weighted::gain_of(registry_, *post_norm_, residual), c.norm_eps, path);
+  if (c.parallel_residual) {
+    sum = residual + attention;
+    normed = normed_by(residual, post_norm_);
+  } else if (post_norm_) {
+    const auto out = ops::add_norm_forward(
+        attention, residual, weighted::gain_of(registry_, *post_norm_, residual), context_.norm());
     sum = out.sum;
     normed = out.y;
   } else {
@@ -107,8 +108,7 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& input
     const at::Tensor y = sum_over_ranks(experts_->forward_cached(normed));
     return sum + normed_by(y, mlp_output_norm_);
   }
-  const at::Tensor hidden = ops::gated_forward(
-      linear(normed, gate_up_, gate_up_adapters_, gate_up_bias_), activation_, path);
+  const at::Tensor hidden = hidden_of(linear(normed, gate_up_, gate_up_adapters_, gate_up_bias_));
   return sum +
          normed_by(summed_linear(hidden, down_, down_adapters_, down_bias_), mlp_output_norm_);
 }
@@ -137,7 +137,8 @@ at::Tensor Transformer::hidden_cached(const CachedStep& step, const KvCache& cac
     const parallel::UnitUse use(registry_.weights(), embedding_unit_);
     std::vector<at::Tensor> previous;
     if (embedding_output_->smears()) previous = {looked_up(step.previous)};
-    x = embedding_output_->forward({}, looked_up(step.tokens), previous);  // [rows, D]
+    x = with_positions(looked_up(step.tokens), step.positions[0]);
+    x = embedding_output_->forward({}, x, previous);  // [rows, D]
   }
   ResidualSources sources(context_.config);
   sources.put(kEmbeddingSource, x);

@@ -11,7 +11,7 @@
 #include "core/join.hpp"
 #include "core/problems.hpp"
 #include "model/layer_list.hpp"
-#include "model/rope_scaling.hpp"
+#include "model/option_checks.hpp"
 #include "model/stream_options.hpp"
 #include "ops/activations.hpp"
 
@@ -115,50 +115,6 @@ void check_sizes(const ModelConfig& config, Problems& problems, bool may_lack = 
   size("max_seq_len", config.max_seq_len);
 }
 
-void check_rope(const ModelConfig& config, Problems& problems) {
-  try {
-    const RopeScaling scaling = parse_rope_scaling(config.rope_scaling);
-    if (config.head_dim > 0) check_fits(scaling, config.rotated_dim(), config.max_seq_len);
-  } catch (const Error& error) {
-    problems.add(error.what());
-  }
-  const std::int64_t rotated = config.rotary_dim;
-  const bool too_large = config.head_dim > 0 && rotated > config.head_dim;
-  if (rotated < 0 || rotated % 2 != 0 || too_large)
-    problems.add("model.rotary_dim", rotated,
-                 formatted("must be even and in [0, model.head_dim = {}]", config.head_dim));
-  if (!std::isfinite(config.local_rope_theta) || config.local_rope_theta < 0)
-    problems.add("model.local_rope_theta", config.local_rope_theta, "must be 0 or more");
-  if (config.local_rope_theta > 0 && config.sliding_window == 0 && config.window_pattern.empty())
-    problems.add("model.local_rope_theta", config.local_rope_theta,
-                 "needs layers with a window: set model.sliding_window");
-}
-
-void check_options(const ModelConfig& config, Problems& problems) {
-  const auto not_negative = [&](const char* key, auto value) {
-    if (!std::isfinite(static_cast<double>(value)) || value < 0)
-      problems.add(key, value, "must be 0 or more");
-  };
-  not_negative("model.attention_softcap", config.attention_softcap);
-  not_negative("model.logit_softcap", config.logit_softcap);
-  not_negative("model.sliding_window", config.sliding_window);
-  not_negative("model.attention_scale_dim", config.attention_scale_dim);
-  check_layers("model.full_attention_layers", config.full_attention_layers, config.num_layers,
-               problems);
-  check_layers("model.no_rope_layers", config.no_rope_layers, config.num_layers, problems);
-  if (config.sliding_window == 0 && !config.full_attention_layers.empty())
-    problems.add("model.full_attention_layers", config.full_attention_layers,
-                 "needs a window in the other layers: set model.sliding_window");
-  if (!config.pre_norms && !config.post_norms)
-    problems.add("model.pre_norms", "false", "needs norms of outputs: set model.post_norms");
-  if (!config.pre_norms && config.moe.on())
-    problems.add("model.pre_norms", "false", "is not supported for a model with experts");
-  if (config.qk_norm_whole && !config.qk_norm)
-    problems.add("model.qk_norm_whole", "true", "needs model.qk_norm = true");
-  if (config.mlp_bias && config.moe.on())
-    problems.add("model.mlp_bias", "true", "is not supported for a model with experts");
-}
-
 void check_values(const ModelConfig& config, Problems& problems) {
   const bool heads = config.num_heads >= 1 && config.num_kv_heads >= 1;
   if (heads && config.num_heads % config.num_kv_heads != 0) {
@@ -178,7 +134,6 @@ void check_values(const ModelConfig& config, Problems& problems) {
   above_0("model.norm_eps", config.norm_eps);
   above_0("model.embedding_scale", config.embedding_scale);
   above_0("model.qk_scale", config.qk_scale);
-  check_rope(config, problems);
   check_options(config, problems);
   check_stream_options(config, problems);
   const auto probability = [&](const char* key, double value) {
@@ -209,16 +164,18 @@ Number count_parameters(const ModelConfig& config, std::int64_t experts) {
   const auto H = static_cast<Number>(config.hidden_size);
   const auto D = static_cast<Number>(config.head_dim);
   const auto ffn = static_cast<Number>(config.intermediate_size);
+  const auto norm = static_cast<Number>(config.norm_size());
+  const auto inputs = static_cast<Number>(config.mlp_inputs());
   const auto V = static_cast<Number>(config.vocab_size);
   TRIREME_ASSERT(D > 0 && ffn > 0 && V > 0);  // resolve() has set these sizes
   const auto heads = static_cast<Number>(config.num_heads + config.num_kv_heads);
   const auto of = [](bool has, Number count) { return has ? count : Number{0}; };
   const auto queries = static_cast<Number>(config.num_heads) * D;
-  const bool gain = config.norm_gain;
-  const Number attention =
-      2 * H * D * heads + of(gain && config.qk_norm, config.qk_norm_whole ? heads * D : 2 * D) +
-      of(config.qkv_bias, 2 * heads * D - queries) + of(config.attention_output_bias, H) +
-      of(gain && config.post_norms, 2 * H);
+  const Number qk_norms =
+      config.norm_gain && config.qk_norm ? (config.qk_norm_whole ? heads * D : 2 * D) : Number{0};
+  const Number attention = 2 * H * D * heads + qk_norms +
+                           of(config.qkv_bias, 2 * heads * D - queries) +
+                           of(config.attention_output_bias, H) + of(config.post_norms, 2 * norm);
   const MoeConfig& moe = config.moe;
   const auto with_experts = static_cast<Number>(moe.layers_with_experts(config.num_layers));
   const auto dense = static_cast<Number>(config.num_layers) - with_experts;
@@ -228,10 +185,11 @@ Number count_parameters(const ModelConfig& config, std::int64_t experts) {
           (static_cast<Number>(experts) * static_cast<Number>(moe.moe_intermediate_size) +
            static_cast<Number>(moe.shared_width()));
   return V * H * (config.tie_embeddings ? 1 : 2) +
-         static_cast<Number>(config.num_layers) *
-             (attention + of(gain && config.pre_norms, 2 * H)) +
-         dense * (3 * H * ffn + of(config.mlp_bias, 2 * ffn + H)) + with_experts * of_moe +
-         of(gain, H) + static_cast<Number>(num_stream_parameters(config));
+         static_cast<Number>(config.num_layers) * (attention + of(config.pre_norms, 2 * norm)) +
+         dense * ((inputs + 1) * H * ffn + of(config.mlp_bias, inputs * ffn + H)) +
+         with_experts * of_moe + norm +
+         of(config.learned_positions(), static_cast<Number>(config.max_seq_len) * H) +
+         static_cast<Number>(num_stream_parameters(config));
 }
 
 /// Derives sizes that are 0 from the preset, if there is one, and from other sizes.
@@ -286,7 +244,7 @@ std::vector<std::string> model_preset_names() {
 
 std::vector<ActivationName> activation_names() {
   std::vector<ActivationName> names;
-  for (const ops::ActivationNames& row : ops::Activations::names)
+  for (const ops::ActivationNames& row : ops::AllActivations::names)
     names.push_back({std::string(row.name), std::string(row.hf_name)});
   return names;
 }
@@ -309,15 +267,16 @@ ModelConfig model_preset(std::string_view name) {
 
 std::string matching_preset(const ModelConfig& config) {
   const auto shape_of = [](const ModelConfig& c) {
-    return std::tuple(
-        c.hidden_size, c.num_layers, c.num_heads, c.num_kv_heads, c.head_dim, c.intermediate_size,
-        c.tie_embeddings, c.qk_norm, c.activation, c.rope_theta, c.rope_scaling, c.norm_eps,
-        c.moe.on() ? c.moe : MoeConfig{}, c.qkv_bias, c.attention_output_bias, c.mlp_bias,
-        c.post_norms, c.sliding_window, c.full_attention_layers, c.attention_scale_dim,
-        c.embedding_scale, c.local_rope_theta, c.rotary_dim, c.no_rope_layers, c.qk_norm_whole,
-        c.pre_norms, c.attention_softcap, c.logit_softcap, c.window_pattern, c.short_window,
-        c.norm_gain, c.embed_norm, c.qk_scale, c.init, c.zero_projections, c.residual_scalars,
-        c.skips, c.backout, c.smear, c.value_embeddings);
+    return std::tuple(c.hidden_size, c.num_layers, c.num_heads, c.num_kv_heads, c.head_dim,
+                      c.intermediate_size, c.tie_embeddings, c.qk_norm, c.activation, c.rope_theta,
+                      c.rope_scaling, c.norm_eps, c.moe.on() ? c.moe : MoeConfig{}, c.qkv_bias,
+                      c.attention_output_bias, c.mlp_bias, c.post_norms, c.sliding_window,
+                      c.full_attention_layers, c.attention_scale_dim, c.embedding_scale,
+                      c.local_rope_theta, c.rotary_dim, c.no_rope_layers, c.qk_norm_whole,
+                      c.pre_norms, c.attention_softcap, c.logit_softcap, c.window_pattern,
+                      c.short_window, c.norm_gain, c.embed_norm, c.qk_scale, c.init,
+                      c.zero_projections, c.residual_scalars, c.skips, c.backout, c.smear,
+                      c.value_embeddings, c.norm, c.mlp, c.position, c.parallel_residual);
   };
   for (const Preset& preset : kPresets) {
     ModelConfig named = model_preset(preset.name);
@@ -361,10 +320,10 @@ std::int64_t ModelConfig::keys_of_last_query(std::int64_t seq_len) const {
 
 double ModelConfig::flops_per_token(std::int64_t seq_len) const {
   const std::int64_t embedding = vocab_size * hidden_size;
-  const std::int64_t lookup_only = tie_embeddings ? 0 : embedding;
-  const std::int64_t of_values = num_value_embeddings() * value_table_size();  // lookups only
-  const auto matmul_weights =
-      static_cast<double>(num_active_parameters() - lookup_only - of_values);
+  const std::int64_t lookup_only = (tie_embeddings ? 0 : embedding) +
+                                   (learned_positions() ? max_seq_len * hidden_size : 0) +
+                                   num_value_embeddings() * value_table_size();
+  const auto matmul_weights = static_cast<double>(num_active_parameters() - lookup_only);
   return 6.0 * matmul_weights +
          12.0 * static_cast<double>(num_heads * head_dim * keys_of_last_query(seq_len));
 }

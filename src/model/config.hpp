@@ -42,6 +42,10 @@ struct ModelConfig {
   double attention_softcap = 0;          // 0: none
   double logit_softcap = 0;              // 0: none
   double embedding_scale = 1.0;
+  std::string norm = "rms";
+  std::string mlp = "gated";
+  std::string position = "rope";
+  bool parallel_residual = false;
   std::string activation = "silu";  // also for checkpoints that do not store this key
   double rope_theta = 1e6;
   double local_rope_theta = 0;  // 0: all layers have the same frequencies
@@ -93,11 +97,11 @@ struct ModelConfig {
     visit("qkv_bias", self.qkv_bias, "add a bias to queries, keys and values (Qwen2)");
     visit("attention_output_bias", self.attention_output_bias,
           "add a bias to the attention output");
-    visit("mlp_bias", self.mlp_bias, "add a bias to gate, up and down of the MLP");
+    visit("mlp_bias", self.mlp_bias, "add a bias to all matrices of the MLP");
     visit("pre_norms", self.pre_norms,
-          "RMSNorm on the inputs of attention and MLP; false needs post_norms (OLMo 2)");
+          "norm on the inputs of attention and MLP; false needs post_norms (OLMo 2)");
     visit("post_norms", self.post_norms,
-          "RMSNorm on the outputs of attention and MLP before they are added (Gemma 3)");
+          "norm on the outputs of attention and MLP before they are added (Gemma 3)");
     visit("sliding_window", self.sliding_window,
           "number of keys that a query sees, including its own; 0: no limit");
     visit("full_attention_layers", self.full_attention_layers,
@@ -110,7 +114,16 @@ struct ModelConfig {
     visit("logit_softcap", self.logit_softcap,
           "logits l become c * tanh(l / c) with this c (Gemma 2); 0: off");
     visit("embedding_scale", self.embedding_scale, "factor of the embedding output");
-    visit("activation", self.activation, "activation function of the MLP gate");
+    visit("norm", self.norm,
+          "norm of the residual stream: rms (RMSNorm) or layer (LayerNorm with bias, GPT-2)");
+    visit("mlp", self.mlp, "gated (gate, up and down) or plain (up and down, GPT-2)");
+    visit(
+        "position", self.position,
+        "rope (rotary embedding) or learned (a table of max_seq_len rows, added to the embedding; "
+        "positions count from 0 in each document; GPT-2)");
+    visit("parallel_residual", self.parallel_residual,
+          "attention and MLP of a block read the same input (GPT-NeoX)");
+    visit("activation", self.activation, "activation function of the MLP gate, or of a plain MLP");
     visit("rope_theta", self.rope_theta, "base of the rotary frequencies");
     visit("local_rope_theta", self.local_rope_theta,
           "base of the rotary frequencies in layers with the sliding window, without rope_scaling; "
@@ -121,7 +134,7 @@ struct ModelConfig {
     visit("rope_scaling", self.rope_scaling,
           "RoPE scaling for longer texts: yarn,factor=F,original_max_position_embeddings=N; also "
           "llama3, linear, dynamic and longrope, with their values as in transformers");
-    visit("norm_eps", self.norm_eps, "epsilon of every RMSNorm");
+    visit("norm_eps", self.norm_eps, "epsilon of every norm");
     visit(
         "window_pattern", self.window_pattern,
         "windows of the layers, repeated: S has short_window, L has sliding_window; the last layer "
@@ -172,6 +185,23 @@ struct ModelConfig {
   [[nodiscard]] bool has_window(std::int64_t layer) const;
   /// Returns false if the layer has no rotary embedding.
   [[nodiscard]] bool has_rope(std::int64_t layer) const;
+
+  /// Returns false if the MLP is plain, without gate.
+  [[nodiscard]] bool gated_mlp() const { return mlp == "gated"; }
+
+  /// Returns true if the norms are LayerNorm, with a bias beside each weight.
+  [[nodiscard]] bool layer_norm() const { return norm == "layer"; }
+
+  /// Returns true if the model has a table of positions.
+  [[nodiscard]] bool learned_positions() const { return position == "learned"; }
+
+  /// Returns the number of matrices of a dense MLP that read its input.
+  [[nodiscard]] std::int64_t mlp_inputs() const { return gated_mlp() ? 2 : 1; }
+
+  /// Returns the number of elements of a norm: its weight and its bias, if it has them.
+  [[nodiscard]] std::int64_t norm_size() const {
+    return norm_gain ? hidden_size * (layer_norm() ? 2 : 1) : 0;
+  }
 
   /// Returns true if the layer has an embedding that is added to its values.
   [[nodiscard]] bool has_value_embedding(std::int64_t layer) const;

@@ -26,8 +26,8 @@ EmbeddingOutput::EmbeddingOutput(parallel::ParamRegistry& registry, const LayerC
 
 at::Tensor EmbeddingOutput::normed(const at::Tensor& x) const {
   if (!context_.config.embed_norm) return x;
-  return weighted::rms_norm(x, registry_, weighted::kNoGain, context_.config.norm_eps,
-                            context_.path);
+  return weighted::norm(x, registry_, weighted::kNoGain,
+                        {ops::NormKind::rms, context_.config.norm_eps, context_.path});
 }
 
 at::Tensor EmbeddingOutput::forward(const parallel::Microbatch& /*batch*/, const at::Tensor& x,

@@ -3,6 +3,7 @@
 
 #include "model/config.hpp"
 #include "model/lora/lora_config.hpp"
+#include "ops/norm.hpp"
 #include "ops/path.hpp"
 #include "ops/rope.hpp"
 #include "parallel/context/shard_sequence.hpp"
@@ -30,6 +31,11 @@ struct LayerContext {
   ops::RopeTables local_rope = {};  // layers with a window, if model.local_rope_theta is set
   ops::RopeTables no_rope =
       {};  // rotation by 0, for layers without rotary embedding, if there are any
+
+  /// Returns the settings of the norms of the residual stream.
+  [[nodiscard]] ops::NormSetup norm() const {
+    return {config.layer_norm() ? ops::NormKind::layer : ops::NormKind::rms, config.norm_eps, path};
+  }
 };
 
 }  // namespace trireme::model

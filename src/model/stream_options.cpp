@@ -43,6 +43,10 @@ void check_layers(const char* key, const std::string& text, std::int64_t num_lay
 
 void check_stream_options(const ModelConfig& config, Problems& problems) {
   check_window_pattern(config, problems);
+  if (!config.norm_gain && config.layer_norm())
+    problems.add("model.norm_gain", "false", "needs model.norm = rms");
+  if (config.smear && config.learned_positions())
+    problems.add("model.smear", "true", "needs model.position = rope");
   const std::vector<std::string> inits{"normal", "uniform"};
   problems.one_of("model.init", config.init, inits);
   if (config.init == "uniform" && config.moe.on())
@@ -99,6 +103,7 @@ std::int64_t ModelConfig::num_value_embeddings() const {
 }
 
 bool ModelConfig::has_rope(std::int64_t layer) const {
+  if (learned_positions()) return false;
   const std::vector<std::int64_t> without = parse_layers(no_rope_layers);
   return !std::binary_search(without.begin(), without.end(), layer);
 }

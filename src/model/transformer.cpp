@@ -7,8 +7,8 @@
 #include "core/error.hpp"
 #include "core/philox.hpp"
 #include "model/rope_scaling.hpp"
+#include "model/stream_norm.hpp"
 #include "ops/embedding.hpp"
-#include "ops/rms_norm.hpp"
 #include "parallel/experts/row_exchange.hpp"
 
 namespace trireme::model {
@@ -77,6 +77,19 @@ parallel::ParamId Transformer::declare_table(parallel::ParamSpec::Table table,
   return registry_.declare(std::move(spec));
 }
 
+/// The table has its own unit, because a tied embedding on two ranks is reduced as a whole unit.
+void Transformer::declare_positions() {
+  const ModelConfig& config = context_.config;
+  registry_.begin_unit("positions");
+  parallel::ParamSpec spec{"model.embed_positions.weight",
+                           {config.max_seq_len, config.hidden_size},
+                           {parallel::InitDistribution::Kind::normal}};
+  spec.table = parallel::ParamSpec::Table::embedding;
+  spec.partial = context_.tensor.sequence_parallel();
+  spec.frozen = context_.lora.on();
+  positions_ = registry_.declare(std::move(spec));
+}
+
 void Transformer::declare_stage(const StageRange& stage) {
   const ModelConfig& config = context_.config;
   const bool in_two =
@@ -87,6 +100,7 @@ void Transformer::declare_stage(const StageRange& stage) {
     registry_.begin_unit("embedding");
     embedding_ = declare_table(ParamSpec::Table::embedding, in_two ? first_of_two : none);
     embedding_output_.emplace(registry_, context_);
+    if (config.learned_positions()) declare_positions();
   }
   for (std::int64_t layer = stage.first_layer; layer < stage.end_layer; ++layer) {
     registry_.begin_unit(formatted("layer {}", layer));
@@ -95,14 +109,7 @@ void Transformer::declare_stage(const StageRange& stage) {
   }
   if (!stage.has_head) return;
   if (config.norm_gain || config.backout || !config.tie_embeddings) registry_.begin_unit("head");
-  if (config.norm_gain) {
-    parallel::ParamSpec norm{
-        "model.norm.weight", {config.hidden_size}, {parallel::InitDistribution::Kind::ones, 1.0}};
-    norm.decay = false;
-    norm.partial = context_.tensor.sequence_parallel();
-    norm.frozen = context_.lora.on();
-    norm_ = registry_.declare(std::move(norm));
-  }
+  norm_ = declare_stream_norm(registry_, context_, "model.norm");
   const parallel::ParamId first_of_mix = registry_.size();
   output_mix_.emplace(registry_, context_, config.num_layers, "model.");
   if (!output_mix_->empty()) head_parts_.push_back(first_of_mix);
@@ -122,7 +129,7 @@ void Transformer::prepare() {
   context_.rope = rope_tables(config, config.rope_theta, scaling, dtype, device);
   if (config.local_rope_theta > 0)
     context_.local_rope = rope_tables(config, config.local_rope_theta, {}, dtype, device);
-  if (!config.no_rope_layers.empty()) {
+  if (!config.no_rope_layers.empty() || config.learned_positions()) {
     const std::vector<double> still(static_cast<std::size_t>(config.head_dim / 2), 0.0);
     context_.no_rope = ops::rope_tables(config.max_seq_len, still, 1.0, dtype, device);
   }
@@ -133,8 +140,10 @@ void Transformer::prepare() {
   };
   for (const parallel::ParamId first : first_weights_) block_units_.push_back(unit_of(first));
   if (stages_.front().has_embedding) embedding_unit_ = unit_of(embedding_);
+  if (stages_.front().has_embedding && config.learned_positions())
+    positions_unit_ = unit_of(positions_);
   if (has_head()) {
-    if (norm_) head_parts_.push_back(*norm_);
+    if (norm_.count > 0) head_parts_.push_back(norm_.first);
     head_parts_.push_back(head_);
     for (const parallel::ParamId part : head_parts_)
       if (std::ranges::find(head_units_, unit_of(part)) == head_units_.end())
@@ -164,6 +173,7 @@ void Transformer::add_units(const StageUse& use, std::vector<std::size_t>& units
     return;
   }
   if (stage.has_embedding) units.push_back(embedding_unit_);
+  if (stage.has_embedding && context_.config.learned_positions()) units.push_back(positions_unit_);
   units.insert(units.end(), first, end);
   if (stage.has_head) units.insert(units.end(), head_units_.begin(), head_units_.end());
 }
@@ -182,10 +192,11 @@ parallel::UnitWeights::Walk Transformer::begin_forward(std::size_t stage) const 
 }
 
 at::Tensor Transformer::embed(const parallel::Microbatch& batch, StageActivations* saved) const {
+  at::Tensor x;
+  std::vector<at::Tensor> previous;
   const parallel::UnitUse use(registry_.weights(), embedding_unit_);
-  at::Tensor x = looked_up(batch.tokens);
+  x = with_positions(looked_up(batch.tokens), context_.tensor.own_tokens(batch.positions));
   if (!embedding_output_->is_identity()) {
-    std::vector<at::Tensor> previous;
     if (embedding_output_->smears()) previous = {looked_up(previous_of(batch))};
     if (saved == nullptr) {
       x = embedding_output_->forward(batch, x, previous);
@@ -208,6 +219,12 @@ at::Tensor Transformer::looked_up(const at::Tensor& tokens) const {
 at::Tensor Transformer::previous_of(const parallel::Microbatch& batch) {
   return batch.previous.defined() ? batch.previous
                                   : parallel::previous_tokens(batch.tokens, batch.positions);
+}
+
+at::Tensor Transformer::with_positions(const at::Tensor& x, const at::Tensor& positions) const {
+  if (!context_.config.learned_positions()) return x;
+  const parallel::UnitUse use(registry_.weights(), positions_unit_);
+  return x + at::embedding(registry_.weight(positions_), positions);
 }
 
 at::Tensor Transformer::scaled(const at::Tensor& x) const {
@@ -233,6 +250,10 @@ void Transformer::embed_backward(const parallel::Microbatch& batch, StageActivat
     x_grad = layer_backward(*embedding_output_, batch, saved.embedding, x_grad, &of_previous);
     for (const at::Tensor& one : of_previous) add_embedding_gradient(previous_of(batch), one);
   }
+  if (context_.config.learned_positions()) {
+    add_row_gradients(positions_, context_.tensor.own_tokens(batch.positions), x_grad);
+    registry_.run_or_defer([this] { registry_.gradient_added({positions_}); });
+  }
   add_embedding_gradient(batch.tokens, x_grad);
   registry_.run_or_defer([this] { registry_.gradient_added({embedding_}); });
 }
@@ -241,22 +262,23 @@ void Transformer::add_embedding_gradient(const at::Tensor& tokens, const at::Ten
   at::Tensor through = context_.tensor.whole(scaled(grad));
   const auto [rows, elsewhere] = table_rows(tokens);
   if (elsewhere.defined()) through = through.masked_fill(elsewhere.unsqueeze(-1), 0);
-  registry_.run_or_defer([this, index = rows.flatten(), through] {
-    const at::Tensor table = registry_.master_grad(embedding_);
-    ops::add_embedding_gradient(table, index, through.reshape({-1, table.size(1)}), context_.path);
+  add_row_gradients(embedding_, rows, through);
+}
+
+void Transformer::add_row_gradients(parallel::ParamId id, const at::Tensor& rows,
+                                    const at::Tensor& grads) {
+  registry_.run_or_defer([this, id, index = rows.flatten(), grads] {
+    const at::Tensor table = registry_.master_grad(id);
+    ops::add_embedding_gradient(table, index, grads.reshape({-1, table.size(1)}), context_.path);
   });
 }
 
 at::Tensor Transformer::final_norm(const at::Tensor& x) const {
-  return ops::rms_norm_forward(x, norm_weight(x), context_.config.norm_eps, context_.path).y;
-}
-
-at::Tensor Transformer::norm_weight(const at::Tensor& x) const {
-  return norm_ ? registry_.weight(*norm_) : at::ones({x.size(-1)}, x.options());
+  return ops::norm_forward(x, weighted::gain_of(registry_, norm_, x), context_.norm()).y;
 }
 
 bool Transformer::trains_norm() const {
-  return norm_ && registry_.trained({*norm_});
+  return norm_.count > 0 && registry_.trained(norm_);
 }
 
 at::Tensor Transformer::forward(std::size_t stage, const parallel::Microbatch& given,
@@ -285,7 +307,7 @@ at::Tensor Transformer::forward(std::size_t stage, const parallel::Microbatch& g
   if (!output_mix_->empty())
     x = layer_forward(*output_mix_, batch, x, parallel::Recompute::none, saved.output,
                       sources.of(layer));
-  auto normed = ops::rms_norm_forward(x, norm_weight(x), context_.config.norm_eps, context_.path);
+  auto normed = ops::norm_forward(x, weighted::gain_of(registry_, norm_, x), context_.norm());
   saved.last = x;
   saved.rstd = std::move(normed.rstd);
   return context_.tensor.whole(normed.y);
@@ -293,8 +315,9 @@ at::Tensor Transformer::forward(std::size_t stage, const parallel::Microbatch& g
 
 void Transformer::backward_final_norm(StageActivations& saved, const at::Tensor& grad) {
   const at::NoGradGuard no_grad;
-  const auto norm = ops::rms_norm_backward(context_.tensor.sum(grad), saved.last,
-                                           norm_weight(saved.last), saved.rstd, context_.path);
+  const auto norm = ops::norm_backward(context_.tensor.sum(grad), saved.last,
+                                       weighted::gain_of(registry_, norm_, saved.last), saved.rstd,
+                                       context_.norm());
   saved.last_grad = norm.x;
   if (trains_norm()) saved.norm_grad = norm.weight.clone();  // norm.weight is a view
   saved.last.reset();
@@ -310,9 +333,8 @@ at::Tensor Transformer::backward(std::size_t stage, const parallel::Microbatch& 
   if (stages_[stage].has_head) {
     x_grad = saved.last_grad;
     if (trains_norm())
-      registry_.run_or_defer([this, grad_of_norm = saved.norm_grad] {
-        registry_.add_gradient({*norm_}, grad_of_norm);
-      });
+      registry_.run_or_defer(
+          [this, grad_of_norm = saved.norm_grad] { registry_.add_gradient(norm_, grad_of_norm); });
   }
   ResidualSources sums(context_.config);
   std::vector<at::Tensor> of_sources;

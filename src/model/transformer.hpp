@@ -32,9 +32,9 @@ struct StageActivations {
   std::vector<LayerActivations> blocks;
   std::shared_ptr<parallel::RouteMemo> routes;  // only if blocks are recomputed
   at::Tensor last;  // last stage, until backward_final_norm(): input of the final norm [B, T, D]
-  at::Tensor rstd;  // last stage, until backward_final_norm(): 1 / RMS of that norm
+  at::Tensor rstd;  // last stage, until backward_final_norm(): statistics of that norm
   at::Tensor last_grad;  // last stage, after backward_final_norm(): gradient of the norm's input
-  // last stage, after backward_final_norm(): gradient of the norm's weight [D]
+  // last stage, after backward_final_norm(): gradient of the norm's weight
   at::Tensor norm_grad;
 };
 
@@ -131,6 +131,7 @@ class Transformer {
 
  private:
   void declare_stage(const StageRange& stage);
+  void declare_positions();
   parallel::ParamId declare_table(parallel::ParamSpec::Table table,
                                   parallel::ParamSpec::Copies copies);
   /// Starts the walk of one forward pass. Returns the walk that it interrupts.
@@ -148,14 +149,17 @@ class Transformer {
   [[nodiscard]] static at::Tensor previous_of(const parallel::Microbatch& batch);
   void embed_backward(const parallel::Microbatch& batch, StageActivations& saved,
                       const at::Tensor& grad);
+  /// Returns x plus the learned positions, or x itself without them. `positions`: of this rank's
+  /// tokens.
+  [[nodiscard]] at::Tensor with_positions(const at::Tensor& x, const at::Tensor& positions) const;
+  /// Adds the gradients of rows of a table. The caller reports the table as complete.
+  void add_row_gradients(parallel::ParamId table, const at::Tensor& rows, const at::Tensor& grads);
   /// Adds the gradient of looked_up() to the gradient of the embedding.
   void add_embedding_gradient(const at::Tensor& tokens, const at::Tensor& grad);
   /// Returns the local rows of the embedding that the tokens read, and a mask of tokens with
   /// their row on another rank (undefined if there are none).
   [[nodiscard]] std::pair<at::Tensor, at::Tensor> table_rows(const at::Tensor& tokens) const;
   [[nodiscard]] at::Tensor final_norm(const at::Tensor& x) const;
-  /// Returns the weight of the final norm of x; ones without model.norm_gain.
-  [[nodiscard]] at::Tensor norm_weight(const at::Tensor& x) const;
   [[nodiscard]] bool trains_norm() const;
 
   parallel::ParamRegistry& registry_;
@@ -165,13 +169,15 @@ class Transformer {
   ModelStages stages_;
   std::vector<ops::AttentionMask> masks_;
   parallel::ParamId embedding_ = 0;
-  std::optional<parallel::ParamId> norm_;
+  parallel::ParamId positions_ = 0;  // model.position = learned only
+  parallel::WeightRef norm_;
   parallel::ParamId head_ = 0;  // the embedding if the two are tied
   std::optional<EmbeddingOutput> embedding_output_;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::optional<ResidualMix> output_mix_;
   std::vector<parallel::ParamId> first_weights_;  // first parameter of each block
   std::size_t embedding_unit_ = 0;
+  std::size_t positions_unit_ = 0;
   std::vector<std::size_t> block_units_;
   std::vector<parallel::ParamId> head_parts_;  // parameters in the units of the head
   std::vector<std::size_t> head_units_;

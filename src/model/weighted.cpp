@@ -5,7 +5,6 @@
 
 #include "model/lora/low_rank.hpp"
 #include "model/weight_source.hpp"
-#include "ops/rms_norm.hpp"
 #include "parallel/tensor/token_products.hpp"
 
 namespace trireme::model::weighted {
@@ -197,43 +196,54 @@ at::Tensor gain(const Source& source, const at::Tensor& x) {
   return gain_of(*source.registry, source.ref, x);
 }
 
-struct RmsNorm : torch::autograd::Function<RmsNorm> {
+void keep(AutogradContext* ctx, const ops::NormSetup& setup) {
+  keep(ctx, setup.path);
+  ctx->saved_data["layer"] = setup.kind == ops::NormKind::layer;
+}
+
+/// Returns the setup without eps, which backward does not need.
+ops::NormSetup kept_norm(AutogradContext* ctx) {
+  return {.kind = ctx->saved_data["layer"].toBool() ? ops::NormKind::layer : ops::NormKind::rms,
+          .path = kept_path(ctx)};
+}
+
+struct Norm : torch::autograd::Function<Norm> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Source& source,
-                            double eps, ops::Path path) {
-    auto [y, rstd] = ops::rms_norm_forward(x, gain(source, x), eps, path);
-    ctx->save_for_backward({x, rstd});
+                            const ops::NormSetup& setup) {
+    auto [y, statistics] = ops::norm_forward(x, gain(source, x), setup);
+    ctx->save_for_backward({x, statistics});
     source.keep(ctx, "weight");
-    keep(ctx, path);
+    keep(ctx, setup);
     return y;
   }
 
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
     const Source source = Source::kept(ctx, "weight");
     const auto saved = ctx->get_saved_variables();
-    const auto out = ops::rms_norm_backward(grads[0], saved[0], gain(source, saved[0]), saved[1],
-                                            kept_path(ctx));
+    const auto out =
+        ops::norm_backward(grads[0], saved[0], gain(source, saved[0]), saved[1], kept_norm(ctx));
     source.give(out.weight);
-    return {out.x, {}, {}, {}};
+    return {out.x, {}, {}};
   }
 };
 
-struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
+struct AddNorm : torch::autograd::Function<AddNorm> {
   static tensor_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& residual,
-                             const Source& source, double eps, ops::Path path) {
-    auto [sum, y, rstd] = ops::add_rms_norm_forward(x, residual, gain(source, x), eps, path);
-    ctx->save_for_backward({sum, rstd});
+                             const Source& source, const ops::NormSetup& setup) {
+    auto [sum, y, statistics] = ops::add_norm_forward(x, residual, gain(source, x), setup);
+    ctx->save_for_backward({sum, statistics});
     source.keep(ctx, "weight");
-    keep(ctx, path);
+    keep(ctx, setup);
     return {sum, y};
   }
 
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
     const Source source = Source::kept(ctx, "weight");
     const auto saved = ctx->get_saved_variables();
-    const auto out = ops::add_rms_norm_backward(grads[1], grads[0], saved[0],
-                                                gain(source, saved[0]), saved[1], kept_path(ctx));
+    const auto out = ops::add_norm_backward(grads[1], grads[0], saved[0], gain(source, saved[0]),
+                                            saved[1], kept_norm(ctx));
     source.give(out.weight);
-    return {out.x, out.x, {}, {}, {}};
+    return {out.x, out.x, {}, {}};
   }
 };
 
@@ -311,15 +321,15 @@ at::Tensor gain_of(parallel::ParamRegistry& registry, parallel::WeightRef weight
   return weight.count == 0 ? at::ones({x.size(-1)}, x.options()) : registry.weight(weight);
 }
 
-at::Tensor rms_norm(const at::Tensor& x, parallel::ParamRegistry& registry,
-                    parallel::WeightRef weight, double eps, ops::Path path) {
-  return RmsNorm::apply(x, Source{&registry, weight}, eps, path);
+at::Tensor norm(const at::Tensor& x, parallel::ParamRegistry& registry, parallel::WeightRef weight,
+                const ops::NormSetup& setup) {
+  return Norm::apply(x, Source{&registry, weight}, setup);
 }
 
-SumAndNorm add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
-                        parallel::ParamRegistry& registry, parallel::WeightRef weight, double eps,
-                        ops::Path path) {
-  auto out = AddRmsNorm::apply(x, residual, Source{&registry, weight}, eps, path);
+SumAndNorm add_norm(const at::Tensor& x, const at::Tensor& residual,
+                    parallel::ParamRegistry& registry, parallel::WeightRef weight,
+                    const ops::NormSetup& setup) {
+  auto out = AddNorm::apply(x, residual, Source{&registry, weight}, setup);
   return {out[0], out[1]};
 }
 

@@ -7,6 +7,7 @@
 #include "model/fp8_scaling.hpp"
 #include "model/layer.hpp"
 #include "ops/dropout.hpp"
+#include "ops/norm.hpp"
 #include "ops/path.hpp"
 #include "ops/rope.hpp"
 #include "parallel/param_registry.hpp"
@@ -72,23 +73,23 @@ at::Tensor add_bias(const at::Tensor& y, parallel::ParamRegistry& registry,
 /// The weight of a norm without weights (model.norm_gain = false).
 constexpr parallel::WeightRef kNoGain{0, 0};
 
-/// Returns the weight [D] of a norm over x [.., D]; ones for kNoGain.
+/// Returns the weight of a norm over x [.., D]; ones [D] for kNoGain.
 at::Tensor gain_of(parallel::ParamRegistry& registry, parallel::WeightRef weight,
                    const at::Tensor& x);
 
-/// Like ops::rms_norm_forward, with a registry weight [D] or kNoGain.
-at::Tensor rms_norm(const at::Tensor& x, parallel::ParamRegistry& registry,
-                    parallel::WeightRef weight, double eps, ops::Path path);
+/// Like ops::norm_forward, with a registry weight or kNoGain.
+at::Tensor norm(const at::Tensor& x, parallel::ParamRegistry& registry, parallel::WeightRef weight,
+                const ops::NormSetup& setup);
 
 struct SumAndNorm {
   at::Tensor sum;
   at::Tensor y;
 };
 
-/// Like ops::add_rms_norm_forward, with a registry weight [D] or kNoGain.
-SumAndNorm add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
-                        parallel::ParamRegistry& registry, parallel::WeightRef weight, double eps,
-                        ops::Path path);
+/// Like ops::add_norm_forward, with a registry weight or kNoGain.
+SumAndNorm add_norm(const at::Tensor& x, const at::Tensor& residual,
+                    parallel::ParamRegistry& registry, parallel::WeightRef weight,
+                    const ops::NormSetup& setup);
 
 /// The trained numbers [1] of mix(). Without `scale`, x is not scaled.
 struct MixWeights {

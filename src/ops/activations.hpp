@@ -3,8 +3,9 @@
 #include <cstdint>
 #include <string_view>
 
-/// Activations of the gated MLP, act(gate) * up. No torch here: the model configuration, the
-/// Hugging Face mapping, the plain path, the CPU and CUDA kernels read the same list.
+/// Activations of the MLP: act(gate) * up, and act(x) without gate. No torch here: the model
+/// configuration, the Hugging Face mapping, the plain path, the CPU and CUDA kernels read the same
+/// list.
 ///
 /// An activation defines its names and its arithmetic once, for any `Math`: whole tensors (plain
 /// path, also fp64) or vector lanes (kernels). `incoming` is the gradient of the result. Source:
@@ -95,6 +96,34 @@ struct Relu2 {
   }
 };
 
+/// x Phi(x) with the normal distribution function Phi. The kernels do not have it: a gated MLP with
+/// this activation takes the plain path, with several operations on whole tensors.
+/// Source: Hendrycks and Gimpel, "Gaussian error linear units", 2016.
+struct Gelu {
+  static constexpr ActivationNames names{"gelu", "gelu"};
+
+  template <class Math, class X>
+  static X forward(const X& gate, const X& up) {
+    return gate * below<Math>(gate) * up;
+  }
+
+  template <class Math, class X>
+  static GatedGrads<X> backward(const X& gate, const X& up, const X& incoming) {
+    using Number = typename Math::Number;
+    const X density = Math::exp(gate * gate * Number(-0.5)) * Number(0.3989422804014327);
+    return {incoming * up * (below<Math>(gate) + gate * density),
+            incoming * gate * below<Math>(gate)};
+  }
+
+ private:
+  /// Returns Phi(x) = (1 + erf(x / sqrt(2))) / 2.
+  template <class Math, class X>
+  static X below(const X& x) {
+    using Number = typename Math::Number;
+    return (Math::erf(x * Number(0.7071067811865476)) + Number(1)) * Number(0.5);
+  }
+};
+
 template <class... Each>
 struct ActivationList {
   static constexpr std::array<ActivationNames, sizeof...(Each)> names{Each::names...};
@@ -107,9 +136,12 @@ struct ActivationList {
   }
 };
 
+/// The activations that kernels compute.
 using Activations = ActivationList<Silu, GeluTanh, Relu2>;
+/// These first, then the others.
+using AllActivations = ActivationList<Silu, GeluTanh, Relu2, Gelu>;
 
-/// An index into the table.
+/// An index into AllActivations.
 enum class Activation : std::int64_t {};
 
 }  // namespace trireme::ops

@@ -21,6 +21,10 @@ struct TensorMath {
 
   static at::Tensor relu(const at::Tensor& x) { return at::relu(x); }
 
+  static at::Tensor erf(const at::Tensor& x) { return at::erf(x); }
+
+  static at::Tensor exp(const at::Tensor& x) { return at::exp(x); }
+
   static at::Tensor clamp(const at::Tensor& x, double most) { return x.clamp(-most, most); }
 };
 
@@ -37,7 +41,7 @@ Halves halves(const at::Tensor& gate_up) {
 at::Tensor plain_gated(const at::Tensor& gate_up, Activation activation) {
   const auto [gate, up] = halves(gate_up.to(accumulate_type(gate_up)));
   at::Tensor y;
-  Activations::pick(static_cast<std::int64_t>(activation), [&, &g = gate, &u = up](auto row) {
+  AllActivations::pick(static_cast<std::int64_t>(activation), [&, &g = gate, &u = up](auto row) {
     y = decltype(row)::template forward<TensorMath>(g, u);
   });
   return y.to(gate_up.scalar_type());
@@ -48,7 +52,7 @@ at::Tensor plain_gated_backward(const at::Tensor& grad_y, const at::Tensor& gate
   const auto type = accumulate_type(gate_up);
   const auto [gate, up] = halves(gate_up.to(type));
   Halves grads;
-  Activations::pick(static_cast<std::int64_t>(activation), [&, &g = gate, &u = up](auto row) {
+  AllActivations::pick(static_cast<std::int64_t>(activation), [&, &g = gate, &u = up](auto row) {
     grads = decltype(row)::template backward<TensorMath>(g, u, grad_y.to(type));
   });
   return at::cat({grads.gate, grads.up}, -1).to(gate_up.scalar_type());
@@ -112,6 +116,13 @@ constexpr std::array kGated{
     GatedRow{nullptr, plain_gated, plain_gated_backward},
 };
 
+/// Returns the row for an activation, which kernels may not have.
+const GatedRow& row_for(const at::Tensor& gate_up, Activation activation, Path path) {
+  const bool has_kernels = static_cast<std::size_t>(activation) < Activations::names.size();
+  return choose(has_kernels ? path_of(Operation::gated_activation, path) : Path::plain, kGated,
+                gate_up);
+}
+
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
@@ -134,8 +145,8 @@ struct GatedActivationFunction : torch::autograd::Function<GatedActivationFuncti
 }  // namespace
 
 Activation find_activation(std::string_view name) {
-  for (std::size_t i = 0; i < Activations::names.size(); ++i) {
-    if (Activations::names[i].name == name) return Activation{static_cast<std::int64_t>(i)};
+  for (std::size_t i = 0; i < AllActivations::names.size(); ++i) {
+    if (AllActivations::names[i].name == name) return Activation{static_cast<std::int64_t>(i)};
   }
   fail(ErrorKind::internal, "unknown activation {}", name);
 }
@@ -143,8 +154,7 @@ Activation find_activation(std::string_view name) {
 at::Tensor gated_forward(const at::Tensor& gate_up, Activation activation, Path path) {
   halves(gate_up);
   const at::NoGradGuard no_grad;
-  return choose(path_of(Operation::gated_activation, path), kGated, gate_up)
-      .forward(gate_up, activation);
+  return row_for(gate_up, activation, path).forward(gate_up, activation);
 }
 
 at::Tensor gated_backward(const at::Tensor& grad_y, const at::Tensor& gate_up,
@@ -156,8 +166,7 @@ at::Tensor gated_backward(const at::Tensor& grad_y, const at::Tensor& gate_up,
          gate.sizes(), gate.scalar_type(), grad_y.sizes(), grad_y.scalar_type());
   }
   const at::NoGradGuard no_grad;
-  return choose(path_of(Operation::gated_activation, path), kGated, gate_up)
-      .backward(grad_y, gate_up, activation);
+  return row_for(gate_up, activation, path).backward(grad_y, gate_up, activation);
 }
 
 at::Tensor gated_activation(const at::Tensor& gate_up, Activation activation, Path path) {

@@ -90,6 +90,7 @@ std::string hash_of(const TokenizerSpec& spec) {
   }
   if (spec.pieces) hash_pieces(spec, line, number);
   if (spec.normalizer.is_nfc()) line("nfc");
+  if (spec.normalizer.is_nfkc()) line("nfkc");
   for (const std::uint32_t id : spec.prefix_ids) line("before", number(id));
   for (const std::uint32_t id : spec.suffix_ids) line("after", number(id));
   return hasher.hex();

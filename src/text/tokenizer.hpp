@@ -30,7 +30,7 @@ struct EncodeOptions {
 /// Supported parts of byte-level BPE; others are refused by name with Error(data). The README lists
 /// those of SentencePiece.
 /// - model: BPE with all 256 bytes
-/// - normalizer: null, NFC
+/// - normalizer: null, NFC, NFKC
 /// - pre-tokenizer: ByteLevel, Digits, and Split with the patterns of GPT-2, Llama 3, Qwen 2 to
 ///   3.5, cl100k, o200k and Tekken
 /// - added tokens with all flags

@@ -90,6 +90,24 @@ const OptionsCase kOptions[] = {
        model.post_norms = model.qk_norm_whole = true;
        model.qkv_bias = true;
      }},
+    {"LayerNorm, plain MLP and learned positions",
+     [](model::ModelConfig& model) {
+       model.norm = "layer";
+       model.mlp = "plain";
+       model.position = "learned";
+       model.activation = "gelu_tanh";
+       model.qk_norm = false;  // then a bias of keys without rotation has the gradient 0
+       model.attention_output_bias = model.mlp_bias = true;
+     }},
+    {"parallel residual with exact GELU",
+     [](model::ModelConfig& model) {
+       model.norm = "layer";
+       model.mlp = "plain";
+       model.parallel_residual = true;
+       model.activation = "gelu";
+       model.qk_norm = model.tie_embeddings = false;
+       model.rotary_dim = 2;
+     }},
     {"soft-caps",
      [](model::ModelConfig& model) {
        model.attention_softcap = 0.05;
@@ -119,6 +137,20 @@ const OptionsCase kOptions[] = {
        model.norm_eps = 0.1;  // backout of the last of 2 layers would only scale the norm's input
        model.init = "uniform";
        model.value_embeddings = "0";
+     }},
+    {"LayerNorm and learned positions with residual terms",
+     [](model::ModelConfig& model) {
+       model.norm = "layer";
+       model.position = "learned";
+       model.embed_norm = model.residual_scalars = model.skips = model.backout = true;
+       model.norm_eps = 0.1;  // like in the row of residual terms
+       model.value_embeddings = "0";
+     }},
+    {"parallel residual without weights of norms",
+     [](model::ModelConfig& model) {
+       model.parallel_residual = model.smear = true;
+       model.mlp = "plain";
+       model.norm_gain = model.tie_embeddings = false;
      }},
     {"experts with bias",
      [](model::ModelConfig& model) {

@@ -58,7 +58,22 @@ CASES = {
                    {"head_dim": 12, "sliding_window": WINDOW, "attention_bias": True, "query_pre_attn_scalar": 20, "tie_word_embeddings": False,
                     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
                    {"head_dim": 8, "sliding_window": 64}],
+    "GPT2": [{}, {"n_inner": 48, "tie_word_embeddings": False, "activation_function": "gelu", "scale_attn_weights": False}],
+    "GPTNeoX": [{"rotary_pct": 0.5}, {"use_parallel_residual": False, "attention_bias": False, "tie_word_embeddings": True, "rotary_pct": 1.0},
+                {"hidden_size": 64, "hidden_act": "gelu_new", "rotary_emb_base": 500, "rope_scaling": {"rope_type": "linear", "factor": 3.0}}],
 }
+# Sizes of families that have other keys.
+OWN_SIZES = {"GPT2": {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64, "embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0},
+             "GPTNeoX": {key: value for key, value in SIZES.items() if key != "num_key_value_heads"}}
+for key in ("vocab_size", "pad_token_id", "bos_token_id", "eos_token_id"):
+    OWN_SIZES["GPT2"][key] = SIZES[key]
+# Parts of names in files and in a checkpoint.
+OTHER_NAMES = [("transformer.wte.", "model.embed_tokens."), ("transformer.wpe.", "model.embed_positions."), ("transformer.h.", "model.layers."),
+               ("transformer.ln_f.", "model.norm."), (".ln_1.", ".input_layernorm."), (".ln_2.", ".post_attention_layernorm."),
+               (".attn.c_proj.", ".self_attn.o_proj."), (".mlp.c_fc.", ".mlp.up_proj."), (".mlp.c_proj.", ".mlp.down_proj."),
+               ("gpt_neox.embed_in.", "model.embed_tokens."), ("gpt_neox.layers.", "model.layers."), ("gpt_neox.final_layer_norm.", "model.norm."),
+               ("embed_out.", "lm_head."), (".attention.dense.", ".self_attn.o_proj."), (".mlp.dense_h_to_4h.", ".mlp.up_proj."),
+               (".mlp.dense_4h_to_h.", ".mlp.down_proj.")]
 # Names of Gemma and OLMo 2 that mean something else in a checkpoint, in the order of replacement.
 OUTPUT_NORMS = [("post_attention_layernorm", "attention_output_norm"), ("pre_feedforward_layernorm", "post_attention_layernorm"),
                ("post_feedforward_layernorm", "mlp_output_norm")]
@@ -95,9 +110,9 @@ def gradients_in_double(model, tokens):
 
 
 def make_model(name, values):
-    config = getattr(transformers, f"{name}Config")(**copy.deepcopy({**SIZES, **values}))  # transformers changes dicts
+    config = getattr(transformers, f"{name}Config")(**copy.deepcopy({**OWN_SIZES.get(name, SIZES), **values}))  # transformers changes dicts
     config._attn_implementation = config._experts_implementation = "eager"
-    causal = getattr(transformers, f"{name.removesuffix('Text')}ForCausalLM")
+    causal = getattr(transformers, "GPT2LMHeadModel" if name == "GPT2" else f"{name.removesuffix('Text')}ForCausalLM")
     model = causal(config).eval()
     with torch.no_grad():
         for key, parameter in model.named_parameters():
@@ -116,19 +131,37 @@ def rows_of_checkpoint(tensor, head_dim, rotated):
     return tensor.unflatten(0, (-1, head_dim))[:, order].flatten(0, 1)
 
 
+def fused_gradients(name, grad, config, head_dim):
+    """Returns the gradients of queries, keys and values of GPT-2 and GPT-NeoX by their names."""
+    if "c_attn" in name:
+        parts, rotated = grad.chunk(3), head_dim
+    else:
+        parts = [grad.unflatten(0, (-1, 3, head_dim))[:, part].flatten(0, 1) for part in range(3)]
+        rotated = int(head_dim * config.rope_parameters["partial_rotary_factor"])
+    for part, rows in zip("qkv", parts):
+        key = name.replace("attn.c_attn", f"self_attn.{part}_proj").replace("attention.query_key_value", f"self_attn.{part}_proj")
+        yield key, rows if part == "v" else rows_of_checkpoint(rows, head_dim, rotated)
+
+
 def checkpoint_gradients(model):
     """Returns the gradients of the model by their names in a checkpoint."""
     config, found = model.config, {}
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     names = " ".join(dict(model.named_parameters()))
-    queries, keys = config.num_attention_heads * head_dim, config.num_key_value_heads * head_dim
+    queries, keys = config.num_attention_heads * head_dim, getattr(config, "num_key_value_heads", config.num_attention_heads) * head_dim
     for name, parameter in model.named_parameters():
         grad = parameter.grad
         for theirs, ours in OUTPUT_NORMS if "post_feedforward_layernorm" in names else []:
             if theirs in name:
                 name = name.replace(theirs, ours)
                 break
-        if "qkv_proj" in name:
+        if ".c_" in name and grad.dim() == 2:  # Conv1D
+            grad = grad.t()
+        for theirs, ours in OTHER_NAMES:
+            name = name.replace(theirs, ours)
+        if "c_attn" in name or "query_key_value" in name:
+            found.update(fused_gradients(name, grad, config, head_dim))
+        elif "qkv_proj" in name:
             for part, rows in zip("qkv", grad.split([queries, keys, keys])):
                 rotated = int(head_dim * config.rope_parameters["partial_rotary_factor"])
                 found[name.replace("qkv_proj", f"{part}_proj")] = rows if part == "v" else rows_of_checkpoint(rows, head_dim, rotated)

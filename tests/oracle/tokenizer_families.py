@@ -66,6 +66,7 @@ def families():
     yield "tekken", None, split("tekken"), processors.BertProcessing(sep, cls), True
     yield "gpt2-split", normalizers.Sequence([]), split("gpt2", add_prefix_space=True), None, False
     yield "twice", normalizers.NFC(), split("llama3", use_regex=True), processors.Sequence([plain, processors.Sequence([template("<|endoftext|>", "<|im_end|>")])]), False
+    yield "nfkc", normalizers.Sequence([normalizers.NFC(), normalizers.NFKC()]), split("qwen2"), plain, False
     yield "starcoder", None, pre.Sequence([pre.Digits(individual_digits=True), pre.ByteLevel(add_prefix_space=False)]), plain, False
     yield "digits", None, pre.Sequence([pre.Sequence([pre.Digits()]), pre.ByteLevel(add_prefix_space=True)]), plain, False
 

@@ -247,7 +247,7 @@ def check_refusals(driver, checks, base, folder):
     split = {"type": "Split", "pattern": {"Regex": r"\p{N}{1,3}"}, "behavior": "Isolated", "invert": False}
     sequence = {"type": "Sequence", "pretokenizers": [byte_level, {"type": "Digits", "individual_digits": True}]}
     roberta = {"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 1], "trim_offsets": True, "add_prefix_space": True}
-    cases = [("NFKC", ["normalizer"], {"type": "NFKC"}), ("Replace", ["normalizer"], {"type": "Sequence", "normalizers": [
+    cases = [("NFKD", ["normalizer"], {"type": "NFKD"}), ("Replace", ["normalizer"], {"type": "Sequence", "normalizers": [
                  {"type": "NFC"}, {"type": "Replace", "pattern": {"String": " "}, "content": "_"}]}),
              ("NFKC", ["pre_tokenizer"], {"type": "NFKC"}), ("after ByteLevel", ["pre_tokenizer"], sequence),
              ("no ByteLevel", ["pre_tokenizer"], {"type": "Sequence", "pretokenizers": []}), ("pre_tokenizer", ["pre_tokenizer"], None),

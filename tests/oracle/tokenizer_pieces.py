@@ -105,6 +105,7 @@ def families(texts):
     yield "albert", lambda: unigram(texts, normalizers.Sequence([normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]),
                                     pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), always]), always_decoder)
     yield "unigram-bytes", lambda: unigram(texts, normalizers.NFC(), never, GEMMA_DECODER, byte_fallback=True)
+    yield "unigram-nfkc", lambda: unigram(texts, normalizers.Sequence([normalizers.NFKC(), normalizers.Strip()]), always, always_decoder)
     for behavior in ("isolated", "removed", "merged_with_next"):
         yield behavior, lambda behavior=behavior: bpe(texts, None, pre_tokenizers.Sequence([pre_tokenizers.Split("ab", behavior), always]), always_decoder)
 

@@ -32,7 +32,7 @@ LinearShapes block_linears(const ModelConfig& model) {
            {"self_attn.k_proj", keys, hidden},
            {"self_attn.v_proj", keys, hidden},
            {"self_attn.o_proj", hidden, queries},
-           {"mlp.gate_proj", width, hidden},
+           {"mlp.gate_proj", model.gated_mlp() ? width : 0, hidden},
            {"mlp.up_proj", width, hidden},
            {"mlp.down_proj", hidden, width}}};
 }
@@ -50,6 +50,7 @@ std::array<bool, 7> lora_targets(const LoraConfig& config, const ModelConfig& mo
   const std::vector<std::string> names = names_between_commas(config.targets);
   for (std::size_t i = 0; i < linears.size(); ++i) {
     if (model.moe.on() && i >= static_cast<std::size_t>(BlockLinear::gate)) break;
+    if (linears[i].rows == 0) continue;
     if (config.targets == kAllLinear) {
       targets[i] = true;
     } else if (config.targets == kSquare) {
@@ -89,6 +90,9 @@ void check_targets(const LoraConfig& config, const ModelConfig& model, Problems&
           "is not available in a model with experts; allowed: q_proj, k_proj, v_proj, o_proj");
     }
   }
+  const std::vector<std::string> names = names_between_commas(config.targets);
+  if (!model.gated_mlp() && std::ranges::find(names, "gate_proj") != names.end())
+    problems.add("lora.targets", "gate_proj", "is not available with model.mlp = plain");
   if (config.targets != kSquare) return;
   if (std::ranges::count(lora_targets(config, model), true) == 0) {
     problems.add(

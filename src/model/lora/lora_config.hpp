@@ -23,6 +23,7 @@ struct LinearShape {
 
 using LinearShapes = std::array<LinearShape, 7>;
 
+/// The gate of a plain MLP has 0 rows.
 LinearShapes block_linears(const ModelConfig& model);
 
 /// Low-rank adapters beside frozen weights: y = W x + scale * B (A dropout(x)) with A [rank,

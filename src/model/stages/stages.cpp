@@ -32,8 +32,9 @@ double layer_cost(const ModelConfig& c, std::int64_t seq_len, std::int64_t layer
   const std::int64_t of_experts =
       moe.num_experts_per_tok * moe.moe_intermediate_size + moe.shared_width();
   const auto width = static_cast<double>(experts ? of_experts : c.intermediate_size);
-  const double matrices =
-      d * (2 * heads + 2 * keys + 3 * width + static_cast<double>(experts ? moe.num_experts : 0));
+  const double of_mlp = experts || c.gated_mlp() ? 3 : 2;
+  const double matrices = d * (2 * heads + 2 * keys + of_mlp * width +
+                               static_cast<double>(experts ? moe.num_experts : 0));
   const std::int64_t seen = c.attention_setup(layer).mask.keys_of_last_query(seq_len);
   return 2 * matrices + 2 * heads * static_cast<double>(seen);  // causal: half of all pairs
 }

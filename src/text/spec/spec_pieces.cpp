@@ -8,7 +8,8 @@
 namespace trireme::text::spec {
 namespace {
 
-constexpr std::string_view kNormalizers = "null, NFC, Prepend, Replace, Strip, Sequence of these";
+constexpr std::string_view kNormalizers =
+    "null, NFC, NFKC, Prepend, Replace, Strip, Sequence of these";
 constexpr std::string_view kPreTokenizers =
     "null, Metaspace, WhitespaceSplit, Split at a String, Sequence of these";
 constexpr std::string_view kDecoders =
@@ -169,6 +170,8 @@ void read_piece_normalizer(const SortedJson& value, const std::string& where, To
   for_each_step(value, where, "normalizers", [&](const Part& part, const std::string& type) {
     if (type == "NFC") {
       steps.push_back({});
+    } else if (type == "NFKC") {
+      steps.push_back({.kind = nfkc});
     } else if (type == "Prepend") {
       steps.push_back({.kind = prepend, .to = part.text("prepend")});
     } else if (type == "Replace") {

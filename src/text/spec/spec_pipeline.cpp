@@ -56,8 +56,12 @@ std::uint32_t read_token_pair(const Part& part, const char* key) {
 
 void read_normalizer(const SortedJson& value, const std::string& where, TokenizerSpec& spec) {
   for_each_step(value, where, "normalizers", [&](const Part& part, const std::string& type) {
-    if (type != "NFC") unsupported(part, type, "null, NFC, Sequence of these");
-    spec.normalizer = Normalizer::nfc_if(true);
+    if (type == "NFKC")
+      spec.normalizer = Normalizer::nfkc();  // NFC before or after it changes nothing
+    else if (type != "NFC")
+      unsupported(part, type, "null, NFC, NFKC, Sequence of these");
+    else if (!spec.normalizer.is_nfkc())
+      spec.normalizer = Normalizer::nfc_if(true);
   });
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the Unicode data for the splitters, the added-token matcher and NFC.
+"""Writes the Unicode data for the splitters, the added-token matcher, NFC and NFKC.
 
-usage: generate_unicode_table.py CLASSES.json DIR      writes DIR/unicode_table.inc and DIR/nfc_table.inc
+usage: generate_unicode_table.py CLASSES.json DIR      writes DIR/unicode_table.inc, DIR/nfc_table.inc and DIR/nfkc_table.inc
 
 CLASSES.json maps a class name (L, N, s ... as in the regexes of tokenizer.json) to a list of inclusive code-point ranges.
 The word class (\\w of `single_word`) and the normal form come from other libraries inside Hugging Face `tokenizers`, with other
@@ -26,6 +26,7 @@ HANGUL_VOWELS_AND_TAILS = [*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)]
 
 nfc = tokenizers.normalizers.NFC().normalize_str
 nfd = tokenizers.normalizers.NFD().normalize_str
+nfkd = tokenizers.normalizers.NFKD().normalize_str
 
 
 def word_flags():
@@ -87,7 +88,7 @@ def rows(values):
 
 def head(out, header):
     print("// Made by generate_unicode_table.py with tokenizers", tokenizers.__version__ + "; do not edit.", file=out)
-    print(f'#include "text/{header}"\n\n// clang-format off\nnamespace trireme::text::unicode {{\n', file=out)
+    print(f'#include "text/unicode/{header}"\n\n// clang-format off\nnamespace trireme::text::unicode {{\n', file=out)
 
 
 def write_classes(path, ranges, active):
@@ -129,14 +130,33 @@ def write_normal_form(path, decompositions, classes, pairs):
         print("}  // namespace trireme::text::unicode", file=out)
 
 
+def write_compatible(path):
+    """Writes the characters that NFKD replaces and NFD does not."""
+    parts, starts = [], []
+    for c in POINTS:
+        whole = nfkd(chr(c))
+        if c not in HANGUL and whole != nfd(chr(c)):
+            starts.append((c, len(parts), len(whole)))
+            parts += [ord(d) for d in whole]
+    with open(path, "w", encoding="utf-8") as out:
+        head(out, "nfc.hpp")
+        print(f"const Decomposition kCompatible[{len(starts)}] = {{", file=out)
+        print(rows([f"{{{c}, {at}, {size}}}" for c, at, size in starts]) + "\n};\n", file=out)
+        print(f"const std::uint32_t kCompatibleParts[{len(parts)}] = {{\n{rows(parts)}\n}};\n", file=out)
+        print("}  // namespace trireme::text::unicode", file=out)
+    print(f"{len(starts)} characters with a compatible form")
+
+
 def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         ranges = json.load(file)
     decompositions, classes, pairs, active = normal_form()
     write_classes(os.path.join(sys.argv[2], "unicode_table.inc"), ranges, active)
     write_normal_form(os.path.join(sys.argv[2], "nfc_table.inc"), decompositions, classes, pairs)
+    write_compatible(os.path.join(sys.argv[2], "nfkc_table.inc"))
     print(f"{len(decompositions)} decompositions, {len(classes)} characters in {max(classes.values())} combining classes, "
           f"{len(pairs)} compositions, {len(active)} characters to look at")
 
 
-main()
+if __name__ == "__main__":
+    main()

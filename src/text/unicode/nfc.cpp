@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <span>
 #include <tuple>
 #include <vector>
 
 #include "text/unicode/nfc_table.inc"
+#include "text/unicode/nfkc_table.inc"
 #include "text/unicode/unicode_class.hpp"
 #include "text/unicode/utf8.hpp"
 
@@ -37,6 +39,13 @@ std::uint8_t order_of(std::uint32_t c) {
   return found != std::end(unicode::kCombiningClasses) && found->code_point == c ? found->order : 0;
 }
 
+/// Returns the entry of a character; null if there is none.
+const unicode::Decomposition* find_in(std::span<const unicode::Decomposition> table,
+                                      std::uint32_t c) {
+  const auto found = std::ranges::lower_bound(table, c, {}, &unicode::Decomposition::code_point);
+  return found != table.end() && found->code_point == c ? &*found : nullptr;
+}
+
 void append_decomposed(std::uint32_t c, std::vector<Char>& out) {
   if (c - kSyllables < kNumSyllables) {
     const std::uint32_t index = c - kSyllables;
@@ -45,12 +54,8 @@ void append_decomposed(std::uint32_t c, std::vector<Char>& out) {
     if (index % kNumTails != 0) out.push_back({kTails + index % kNumTails, 0});
     return;
   }
-  const auto* const found =
-      std::lower_bound(std::begin(unicode::kDecompositions), std::end(unicode::kDecompositions), c,
-                       [](const unicode::Decomposition& entry, std::uint32_t key) {
-                         return entry.code_point < key;
-                       });
-  if (found == std::end(unicode::kDecompositions) || found->code_point != c) {
+  const unicode::Decomposition* const found = find_in(unicode::kDecompositions, c);
+  if (found == nullptr) {
     out.push_back({c, order_of(c)});
     return;
   }
@@ -185,6 +190,23 @@ std::string to_nfc(std::string_view text) {
     at = stop;
   }
   return out;
+}
+
+std::string to_nfkc(std::string_view text) {
+  std::string replaced;
+  replaced.reserve(text.size());
+  for (std::size_t at = 0, length = 0; at < text.size(); at += length) {
+    const std::uint32_t c = utf8_decode(text.data() + at, length);
+    const unicode::Decomposition* const found =
+        c < 0x80 ? nullptr : find_in(unicode::kCompatible, c);
+    if (found == nullptr) {
+      replaced.append(text.substr(at, length));
+      continue;
+    }
+    for (std::size_t i = 0; i < found->size; ++i)
+      append_utf8(unicode::kCompatibleParts[found->start + i], replaced);
+  }
+  return surely_nfc(replaced) ? replaced : to_nfc(replaced);
 }
 
 }  // namespace trireme::text

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-/// Unicode normal form C as in Hugging Face `tokenizers`. Its tables are those of Unicode 12, older
+/// Unicode normal forms C and KC as in Hugging Face `tokenizers`. The tables are those of Unicode 12, older
 /// than those of its patterns, so newer pairs and marks stay unchanged.
 namespace trireme::text {
 
@@ -14,6 +14,10 @@ bool surely_nfc(std::string_view text) noexcept;
 /// Returns the NFC of `text` (valid UTF-8). Linear except for runs of combining marks, which are
 /// sorted. Source: Unicode Standard Annex 15; Hangul: chapter 3.12.
 std::string to_nfc(std::string_view text);
+
+/// Returns the NFKC of `text` (valid UTF-8): characters with a compatible form, such as ligatures
+/// and wide letters, are replaced before NFC.
+std::string to_nfkc(std::string_view text);
 
 namespace unicode {
 

@@ -55,6 +55,14 @@ Normalizer Normalizer::nfc_if(bool nfc) {
   return nfc ? Normalizer({NormalizerStep{}}) : Normalizer();
 }
 
+Normalizer Normalizer::nfkc() {
+  return Normalizer({NormalizerStep{.kind = NormalizerStep::Kind::nfkc}});
+}
+
+bool Normalizer::is_nfkc() const noexcept {
+  return steps_.size() == 1 && steps_.front().kind == NormalizerStep::Kind::nfkc;
+}
+
 bool Normalizer::is_nfc() const noexcept {
   return steps_.size() == 1 && steps_.front().kind == NormalizerStep::Kind::nfc;
 }
@@ -70,6 +78,9 @@ std::string Normalizer::apply(std::string_view text) const {
     switch (step.kind) {
       case nfc:
         if (!surely_nfc(result)) result = to_nfc(result);
+        break;
+      case nfkc:
+        result = to_nfkc(result);
         break;
       case prepend:
         if (!result.empty()) result.insert(0, step.to);

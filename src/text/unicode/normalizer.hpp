@@ -15,6 +15,7 @@ struct NormalizerStep {
     replace,         // replaces each `from` by `to`
     replace_blanks,  // replaces each run of two or more U+0020 by `to`
     strip,           // removes white space at the ends that `left` and `right` name
+    nfkc,
   };
 
   Kind kind = Kind::nfc;
@@ -38,6 +39,12 @@ class Normalizer {
 
   /// Returns true if no text changes.
   [[nodiscard]] bool is_identity() const noexcept { return steps_.empty(); }
+
+  /// Returns the normalizer that only applies NFKC.
+  static Normalizer nfkc();
+
+  /// Returns true if NFKC is the only step.
+  [[nodiscard]] bool is_nfkc() const noexcept;
 
   /// Returns true if NFC is the only step.
   [[nodiscard]] bool is_nfc() const noexcept;

@@ -158,9 +158,10 @@ void add_fp8_reasons(const parallel::ParallelConfig& config, const LayoutFacts& 
     const std::int64_t key_heads = held(model.num_kv_heads, {.readers = model.num_heads});
     const std::int64_t width = held(model.intermediate_size, {});
     using enum model::Fp8Linear;
-    for (const auto& [which, size] : {std::pair{qkv, (heads + 2 * key_heads) * model.head_dim},
-                                      std::pair{output, heads * model.head_dim},
-                                      std::pair{gate_up, 2 * width}, std::pair{down, width}}) {
+    for (const auto& [which, size] :
+         {std::pair{qkv, (heads + 2 * key_heads) * model.head_dim},
+          std::pair{output, heads * model.head_dim}, std::pair{gate_up, model.mlp_inputs() * width},
+          std::pair{down, width}}) {
       if (!is_fp8(which) || size % model::kFp8Divisor == 0) continue;
       add(reasons, "parallel.tp", config.tp,
           "must split each matrix into parts divisible by {} with train.fp8: rank {} of tp gets {} rows or columns",

@@ -65,6 +65,11 @@ class BlockActivations {
 
   static constexpr std::int64_t kStatistic = 4;
 
+  /// Returns the bytes of statistics that a norm saves per token: LayerNorm also saves the mean.
+  static std::int64_t norm_statistics(const model::ModelConfig& m) {
+    return (m.layer_norm() ? 2 : 1) * kStatistic;
+  }
+
   [[nodiscard]] const RankWidths& widths() const { return here_; }
 
   [[nodiscard]] std::int64_t bytes(std::int64_t layer) const {
@@ -76,9 +81,10 @@ class BlockActivations {
     // Without norms before the matrices, the matrices themselves save their inputs. With sequence
     // parallelism and without checkpointing, they save the gathered inputs (input_width).
     const bool gathered = input_width() > 0 && recompute == "none";
-    const std::int64_t inputs = m.pre_norms ? 2 : 1 + (gathered ? 0 : wanted(2));
+    const std::int64_t inputs =
+        m.pre_norms ? (m.parallel_residual ? 1 : 2) : 1 + (gathered ? 0 : wanted(2));
     std::int64_t block = (inputs + post_norms) * rows_ * m.hidden_size * element_ +
-                         ((m.pre_norms ? 2 : 0) + post_norms) * rows_ * kStatistic;
+                         ((m.pre_norms ? 2 : 0) + post_norms) * rows_ * norm_statistics(m);
     block +=
         tokens_ * (here_.queries + 2 * here_.keys) * element_ + (experts ? of_experts() : of_mlp());
     // Dropout with sequence parallelism and several rows saves the positions of tokens, twice per
@@ -155,7 +161,7 @@ class BlockActivations {
   /// Returns the bytes of gate and up, and without activation checkpointing of their input and
   /// product.
   [[nodiscard]] std::int64_t of_mlp() const {
-    std::int64_t elements = 2 * here_.mlp;
+    std::int64_t elements = facts_.model.mlp_inputs() * here_.mlp;
     if (facts_.parallel.recompute == "none")
       elements += wanted(2) * input_width() + wanted(3) * here_.mlp;
     return tokens_ * elements * element_;
@@ -219,8 +225,8 @@ std::int64_t activation_bytes(const UpdateFacts& facts, const RankUnits& units, 
   const model::ModelConfig& m = facts.model;
   const BlockActivations blocks(facts, rank);
   const std::int64_t trained = facts.lora.on() ? 0 : 1;
-  const std::int64_t of_gain = m.norm_gain ? m.hidden_size * BlockActivations::kStatistic : 0;
-  const std::int64_t last = facts.stream_bytes() + blocks.of_output() + trained * of_gain +
+  const std::int64_t last = facts.stream_bytes() + blocks.of_output() +
+                            trained * m.norm_size() * BlockActivations::kStatistic +
                             trained * blocks.widths().vocab * m.hidden_size * facts.master_size();
   std::int64_t kept = 0;
   std::int64_t peak = 0;
@@ -303,9 +309,11 @@ double block_backward_bytes(const UpdateFacts& facts) {
       moe.on() ? static_cast<double>(moe.num_experts_per_tok * moe.moe_intermediate_size +
                                      moe.shared_width())
                : static_cast<double>(m.intermediate_size);
-  const double grads =
-      static_cast<double>(facts.tokens()) * static_cast<double>(facts.compute_size()) *
-      (3 * width / static_cast<double>(facts.parallel.tp) + 2 * static_cast<double>(m.hidden_size));
+  const double of_mlp = moe.on() || m.gated_mlp() ? 3 : 2;
+  const double grads = static_cast<double>(facts.tokens()) *
+                       static_cast<double>(facts.compute_size()) *
+                       (of_mlp * width / static_cast<double>(facts.parallel.tp) +
+                        2 * static_cast<double>(m.hidden_size));
   // Attention with a soft-cap holds the scores, their derivative and two gradients in fp32.
   const double scores = m.attention_softcap > 0
                             ? 16 * static_cast<double>(facts.tokens() * facts.length) *

@@ -54,8 +54,9 @@ class UnitSums {
 /// Adds the matrices of an MLP, or of all experts that are not in a separate expert grid.
 void add_mlp(const UpdateFacts& facts, const RankWidths& here, bool experts, UnitSums& units) {
   const std::int64_t hidden = facts.model.hidden_size;
+  const std::int64_t inputs = experts ? 2 : facts.model.mlp_inputs();
   const auto add = [&](std::int64_t width, std::int64_t held, std::int64_t count) {
-    units.add(2 * count * width * hidden, 2 * count * held * hidden);
+    units.add(inputs * count * width * hidden, inputs * count * held * hidden);
     units.add(count * width * hidden, count * held * hidden);
   };
   if (!experts) return add(facts.model.intermediate_size, here.mlp, 1);
@@ -86,28 +87,28 @@ void add_block(const UpdateFacts& facts, const RankWidths& here, std::int64_t la
   const model::ModelConfig& m = facts.model;
   const bool experts = m.moe.in_layer(layer);
   const std::int64_t hidden = m.hidden_size;
+  const std::int64_t norm = m.norm_size();
   const bool pre_norms = m.norm_gain && m.pre_norms;
-  if (pre_norms) units.add(hidden, hidden);
+  if (pre_norms) units.add(norm, norm);
   units.add((m.num_heads + 2 * m.num_kv_heads) * m.head_dim * hidden,
             (here.queries + 2 * here.keys) * hidden);
   units.add(m.num_heads * m.head_dim * hidden, here.queries * hidden);
-  if (pre_norms) units.add(hidden, hidden);
+  if (pre_norms) units.add(norm, norm);
   add_mlp(facts, here, experts, units);
   if (m.norm_gain && m.qk_norm_whole) {
     units.add(m.num_heads * m.head_dim, here.queries);
     units.add(m.num_kv_heads * m.head_dim, here.keys);
   } else if (m.norm_gain && m.qk_norm) {
-    for (int norm = 0; norm < 2; ++norm) units.add(m.head_dim, m.head_dim);
+    for (int i = 0; i < 2; ++i) units.add(m.head_dim, m.head_dim);
   }
   if (m.qkv_bias)
     units.add((m.num_heads + 2 * m.num_kv_heads) * m.head_dim, here.queries + 2 * here.keys);
   if (m.attention_output_bias) units.add(hidden, hidden);
   if (m.mlp_bias) {
-    units.add(2 * m.intermediate_size, 2 * here.mlp);
+    units.add(m.mlp_inputs() * m.intermediate_size, m.mlp_inputs() * here.mlp);
     units.add(hidden, hidden);
   }
-  for (int norm = 0; norm < (m.norm_gain && m.post_norms ? 2 : 0); ++norm)
-    units.add(hidden, hidden);
+  for (int i = 0; i < (m.norm_gain && m.post_norms ? 2 : 0); ++i) units.add(norm, norm);
   add_residual_scalars(m, layer, units);
   if (!m.has_value_embedding(layer)) return;
   units.add(m.value_table_size(), m.vocab_size * here.keys);
@@ -119,6 +120,7 @@ void add_block(const UpdateFacts& facts, const RankWidths& here, std::int64_t la
 std::vector<std::size_t> used_in(const StageUnits& stage, bool forward) {
   if (!forward) return {stage.blocks.rbegin(), stage.blocks.rend()};
   std::vector<std::size_t> units = stage.blocks;
+  if (stage.positions) units.insert(units.begin(), *stage.positions);
   if (stage.embedding) units.insert(units.begin(), *stage.embedding);
   units.insert(units.end(), stage.head.begin(), stage.head.end());
   return units;
@@ -149,6 +151,10 @@ RankUnits rank_units(const UpdateFacts& facts, int rank) {
       }
       stage.embedding = sums.end_unit();
       if (in_two) units.replicated_embedding = stage.embedding;
+      if (m.learned_positions()) {
+        sums.add(m.max_seq_len * m.hidden_size, m.max_seq_len * m.hidden_size);
+        stage.positions = sums.end_unit();
+      }
     }
     for (std::int64_t layer = layers.first_layer; layer < layers.end_layer; ++layer) {
       const bool experts = m.moe.in_layer(layer);
@@ -162,7 +168,7 @@ RankUnits rank_units(const UpdateFacts& facts, int rank) {
       units.expert_layers += experts ? 1 : 0;
     }
     if (layers.has_head) {
-      if (m.norm_gain) sums.add(m.hidden_size, m.hidden_size);
+      if (m.norm_gain) sums.add(m.norm_size(), m.norm_size());
       add_residual_scalars(m, m.num_layers, sums);
       if (!m.tie_embeddings) add_table(false);
       if (m.norm_gain || m.backout || !m.tie_embeddings) stage.head.push_back(sums.end_unit());

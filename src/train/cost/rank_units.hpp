@@ -13,6 +13,7 @@ namespace trireme::train {
 struct StageUnits {
   model::StageRange layers;
   std::optional<std::size_t> embedding = {};
+  std::optional<std::size_t> positions = {};  // learned positions
   std::vector<std::size_t> blocks = {};
   std::vector<std::size_t> head = {};  // units from the final norm to the gradient of the loss
 };

@@ -41,7 +41,7 @@ std::int64_t num_scalars(const model::ModelConfig& model, std::int64_t layer) {
 void add_block(const UpdateFacts& facts, std::int64_t layer, bool shares_keys, SharedSums& sums) {
   const model::ModelConfig& m = facts.model;
   if (facts.parallel.sequence_parallel) {  // norms, biases and scalars of own tokens
-    if (m.norm_gain) sums.add(m.hidden_size, (m.pre_norms ? 2 : 0) + (m.post_norms ? 2 : 0));
+    sums.add(m.norm_size(), (m.pre_norms ? 2 : 0) + (m.post_norms ? 2 : 0));
     sums.add(m.hidden_size, (m.attention_output_bias ? 1 : 0) + (m.mlp_bias ? 1 : 0));
     sums.add(1, num_scalars(m, layer));
   }
@@ -77,13 +77,15 @@ SharedElements shared_elements(const UpdateFacts& facts, const RankUnits& units,
     }
   }
   if (facts.parallel.sequence_parallel) {
-    if (units.has_head() && m.norm_gain) sums.add(m.hidden_size, 1);
+    if (units.has_head()) sums.add(m.norm_size(), 1);
     if (units.has_head()) sums.add(1, num_scalars(m, m.num_layers));
     sums.end_unit(result);
     if (units.has_embedding() && m.smear) {
       sums.add(model::smear_gate_inputs(m), 1);
       sums.add(1, 1);
     }
+    sums.end_unit(result);
+    if (units.has_embedding() && m.learned_positions()) sums.add(m.max_seq_len * m.hidden_size, 1);
     sums.end_unit(result);
   }
   sums.end(result);

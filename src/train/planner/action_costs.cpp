@@ -91,7 +91,8 @@ std::vector<ActionCosts::Product> ActionCosts::mlp_products(bool experts) const 
   const auto width = static_cast<double>(m.hidden_size);
   if (!experts) {
     const auto inner = static_cast<double>(here_.mlp);
-    return {{tokens_, width, 2 * inner}, {tokens_, inner, width}};
+    const auto inputs = static_cast<double>(m.mlp_inputs());
+    return {{tokens_, width, inputs * inner}, {tokens_, inner, width}};
   }
   std::vector<Product> all{{tokens_, width, static_cast<double>(m.moe.num_experts)}};
   if (m.moe.num_shared_experts > 0) {

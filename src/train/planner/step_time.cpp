@@ -25,6 +25,8 @@ void add_tables(const train::UpdateFacts& facts, const ActionCosts& costs,
     cost.forward.dp += gather;  // not hidden, at the start of a pass
     cost.weight_grad.dp += leave;
     weights.dense += table;
+    if (facts.model.learned_positions())
+      weights.dense += static_cast<double>(facts.model.max_seq_len * facts.model.hidden_size);
   }
   if (!stage.has_head) return;
   cost.add(costs.head());

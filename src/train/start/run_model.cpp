@@ -89,7 +89,14 @@ std::unique_ptr<FrozenModel> make_frozen(const RunConfig& config,
   if (!kept) return nullptr;
   model::ModelConfig shape = checkpoint::model_from_values(kept->checkpoint.manifest().values,
                                                            kept->checkpoint.path().string());
-  shape.max_seq_len = std::max(shape.max_seq_len, config.model.max_seq_len);
+  if (!shape.learned_positions())
+    shape.max_seq_len = std::max(shape.max_seq_len, config.model.max_seq_len);
+  if (config.train.seq_len > shape.max_seq_len) {
+    fail(
+        ErrorKind::usage,
+        "train.seq_len is {}. It must be at most {}: the frozen model has learned positions, and model.max_seq_len = {}",
+        config.train.seq_len, shape.max_seq_len, shape.max_seq_len);
+  }
   model::TransformerOptions options = model_options(config, mesh);
   options.lora = {};
   options.fp8 = model::Fp8Mode::off;

@@ -35,7 +35,8 @@ void check_same_model(const RunStart& start, const model::ModelConfig& model,
     const auto found = start.values.model.find(key);
     const auto has =
         found != start.values.model.end() ? found->second : value_of_older_versions(key);
-    if (!has || *has == value || is_one_of(kMayDiffer, key)) continue;
+    const bool is_table = key == "model.max_seq_len" && model.learned_positions();
+    if (!has || *has == value || (is_one_of(kMayDiffer, key) && !is_table)) continue;
     const bool by_preset = keys.origin(key).starts_with("preset ");
     if (is_one_of(kFitAnyShape, key) && !by_preset) continue;
     // The router bias is a weight of the model.

@@ -11,8 +11,8 @@
 namespace trireme::train {
 
 /// Throws Error(usage) if the resolved `model` differs from the model of `start`; the message
-/// names every field. Dropout and max_seq_len may differ. rope_theta, rope_scaling and norm_eps
-/// may differ if they were set directly and not by a preset.
+/// names every field. Dropout and, without learned positions, max_seq_len may differ. rope_theta,
+/// rope_scaling and norm_eps may differ if they were set directly and not by a preset.
 void check_same_model(const RunStart& start, const model::ModelConfig& model,
                       const config::ConfigSet& keys);
 

@@ -35,6 +35,18 @@ model::ModelConfig fitting(std::string_view model_type) {
     config.qk_norm = config.qk_norm_whole = config.post_norms = true;
     config.pre_norms = false;
   }
+  if (model_type.starts_with("gpt")) {
+    config.num_kv_heads = config.num_heads;
+    config.norm = "layer";
+    config.mlp = "plain";
+    config.qkv_bias = config.attention_output_bias = config.mlp_bias = true;
+    config.activation = model_type == "gpt2" ? "gelu_tanh" : "gelu";
+    if (model_type == "gpt2")
+      config.position = "learned";
+    else
+      config.parallel_residual = true;
+    if (model_type == "gpt_neox") config.rotary_dim = 4;
+  }
   if (model_type.starts_with("gemma")) {
     config.post_norms = true;
     config.embedding_scale = std::sqrt(32.0);
@@ -82,8 +94,9 @@ TEST(HuggingFaceFamilies, EachRefusesKeysOfOthersByName) {
     const model::ModelConfig model = fitting(family->model_type);
     const Json good = parse_json(hf_config_text(model, DType::f32, {}, family->model_type), "c");
     for (const auto& [key, value] : keys) {
-      const bool reads = std::ranges::find(family->keys, key) != family->keys.end() ||
-                         (key == "partial_rotary_factor" && family->partial_rotary);
+      const bool reads =
+          std::ranges::find(family->keys, key) != family->keys.end() ||
+          (key == "partial_rotary_factor" && (family->partial_rotary || family->key(key) != key));
       if (reads && key != "layer_types") continue;
       Json config = good;
       config[key] = value;
@@ -95,6 +108,67 @@ TEST(HuggingFaceFamilies, EachRefusesKeysOfOthersByName) {
     usual["layer_types"] = {"full_attention", "full_attention"};
     if (model.full_attention_layers.empty()) (void)model_from_hf(usual, "config.json");
   }
+}
+
+TEST(HuggingFaceFamilies, Gpt2ReadsPublishedFilesAndRefusesOtherSettings) {
+  const Json published{{"model_type", "gpt2"}, {"activation_function", "gelu_new"},
+                       {"n_ctx", 1024},        {"n_embd", 768},
+                       {"n_head", 12},         {"n_layer", 12},
+                       {"n_positions", 1024},  {"summary_first_dropout", 0.1},
+                       {"vocab_size", 50257}};
+  const model::ModelConfig model = model_from_hf(published, "c");
+  EXPECT_EQ(model.num_parameters(), 124439808) << "the published number";
+  EXPECT_EQ(model.dropout, 0.1);
+  EXPECT_EQ(model.attention_dropout, 0.1);
+  EXPECT_EQ(hf_unknown_keys(published, "c"), std::vector<std::string>{});
+  const std::vector<std::pair<std::string, Json>> wrong{{"scale_attn_by_inverse_layer_idx", true},
+                                                        {"add_cross_attention", true},
+                                                        {"embd_pdrop", 0.2},
+                                                        {"num_key_value_heads", 4},
+                                                        {"activation_function", "relu"},
+                                                        {"n_layer", 0}};
+  for (const auto& [key, value] : wrong) {
+    Json config = published;
+    config[key] = value;
+    const std::string text = message_of(ErrorKind::data, [&] { (void)model_from_hf(config, "c"); });
+    EXPECT_NE(text.find(key), std::string::npos) << text;
+  }
+  Json unscaled = published;
+  unscaled["scale_attn_weights"] = false;
+  EXPECT_EQ(model_from_hf(unscaled, "c").attention_setup(0).scale, 1.0);
+}
+
+TEST(HuggingFaceFamilies, PythiaHasTheShareOfItsRotaryEmbedding) {
+  Json pythia{{"model_type", "gpt_neox"}, {"hidden_size", 512},     {"intermediate_size", 2048},
+              {"num_attention_heads", 8}, {"num_hidden_layers", 6}, {"vocab_size", 50304},
+              {"rotary_emb_base", 20000}};
+  model::ModelConfig model = model_from_hf(pythia, "c");
+  EXPECT_EQ(model.num_parameters(), 70426624) << "the published number of Pythia 70M";
+  EXPECT_EQ(model.rotary_dim, 16);
+  EXPECT_EQ(model.rope_theta, 20000);
+  EXPECT_TRUE(model.parallel_residual);
+  pythia["rotary_pct"] = 1.0;
+  pythia["use_parallel_residual"] = false;
+  model = model_from_hf(pythia, "c");
+  EXPECT_EQ(model.rotary_dim, 0);
+  EXPECT_FALSE(model.parallel_residual);
+  EXPECT_EQ(hf_unknown_keys(pythia, "c"), std::vector<std::string>{});
+}
+
+/// Published files of GPT-2 have no prefix, and the causal masks of each layer.
+TEST(HuggingFaceFamilies, Gpt2TensorsMayHaveNoPrefixAndMasks) {
+  const model::ModelConfig model = fitting("gpt2");
+  WeightSource named;
+  for (const auto& [name, shape] :
+       std::vector<NamedShape>{{"wte.weight", {model.vocab_size, model.hidden_size}},
+                               {"h.0.attn.bias", {1, 1, model.max_seq_len, model.max_seq_len}},
+                               {"h.1.attn.bias", {1, 1, model.max_seq_len, model.max_seq_len}}})
+    named[name] = {DType::f32, shape, [](std::span<std::byte>) {}};
+  const auto message =
+      message_of(ErrorKind::data, [&] { (void)from_family(gpt2_family(), model, named, "model"); });
+  EXPECT_NE(message.find("missing: transformer.h.0.attn.c_attn.weight"), std::string::npos)
+      << message;
+  EXPECT_EQ(message.find("wte"), std::string::npos) << message;
 }
 
 TEST(HuggingFaceFamilies, AModelThatNoFamilyCanExpressIsRefused) {

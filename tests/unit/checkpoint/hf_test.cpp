@@ -68,7 +68,7 @@ TEST(HuggingFace, ExportedConfigNamesBothGenerationsKeysAndTokenIds) {
 
 TEST(HuggingFace, ActivationsHaveTheNamesOfTransformersBothWays) {
   const std::map<std::string, std::string> names{
-      {"silu", "silu"}, {"gelu_tanh", "gelu_pytorch_tanh"}, {"relu2", "relu2"}};
+      {"silu", "silu"}, {"gelu_tanh", "gelu_pytorch_tanh"}, {"relu2", "relu2"}, {"gelu", "gelu"}};
   for (const auto& [name, hf_name] : names) {
     model::ModelConfig config = small(true, true);
     config.activation = name;
@@ -234,7 +234,7 @@ TEST(HuggingFace, UnsupportedFieldsAreRefusedByName) {
       {"residual_multiplier", 0.5},
       {"no_rope_layers", {1, 0}},
       {"num_experts", 4},
-      {"hidden_act", "gelu"},
+      {"hidden_act", "relu"},
       {"layer_types", {"sliding_attention"}},
       {"num_local_experts", 8},
       {"rope_scaling", {{"type", "proportional"}, {"factor", 16}}},
@@ -247,7 +247,7 @@ TEST(HuggingFace, UnsupportedFieldsAreRefusedByName) {
       {"quantization_config", {{"bits", 4}}},
       {"num_key_value_heads", 3},
       {"hidden_size", "wide"},
-      {"model_type", "gpt2"},
+      {"model_type", "bloom"},
       {"num_hidden_layers", nullptr}};
   for (const auto& [key, value] : cases) {
     Json config = good_config(true);

@@ -59,6 +59,20 @@ INSTANTIATE_TEST_SUITE_P(
                                        }},
                       SmallOptions{.change =
                                        [](model::ModelConfig& config) {
+                                         config.norm = "layer";
+                                         config.mlp = "plain";
+                                         config.position = "learned";
+                                         config.activation = "gelu_tanh";
+                                         config.mlp_bias = true;
+                                       }},
+                      SmallOptions{.change =
+                                       [](model::ModelConfig& config) {
+                                         config.norm = "layer";
+                                         config.parallel_residual = true;
+                                         config.activation = "gelu";
+                                       }},
+                      SmallOptions{.change =
+                                       [](model::ModelConfig& config) {
                                          config.attention_softcap = 0.5;
                                          config.logit_softcap = 0.1;
                                        }},
@@ -78,6 +92,26 @@ INSTANTIATE_TEST_SUITE_P(
                                          config.short_window = 5;
                                          config.sliding_window = 9;
                                          config.value_embeddings = "0";
+                                       }},
+                      SmallOptions{.change =
+                                       [](model::ModelConfig& config) {
+                                         config.norm = "layer";
+                                         config.mlp = "plain";
+                                         config.position = "learned";
+                                         config.embed_norm = true;
+                                         config.residual_scalars = config.skips = true;
+                                         config.backout = true;
+                                         config.value_embeddings = "alternate";
+                                       }},
+                      SmallOptions{.change =
+                                       [](model::ModelConfig& config) {
+                                         config.parallel_residual = true;
+                                         config.mlp = "plain";
+                                         config.activation = "relu2";
+                                         config.norm_gain = false;
+                                         config.smear = config.residual_scalars = true;
+                                         config.window_pattern = "SL";
+                                         config.short_window = 5;
                                        }},
                       // windows shorter than most prompts, in one of the layers
                       SmallOptions{.change = [](model::ModelConfig& config) {

@@ -68,6 +68,33 @@ TEST(ModelConfig, OptionsThatCannotBeAreNamed) {
       "model.softcap = 15, is another name of model.logit_softcap = 30");
   wrong([](ModelConfig& c) { c.value_embeddings = "1,4"; }, "below model.num_layers = 4");
   wrong([](ModelConfig& c) { c.value_embeddings = "all"; }, "must be a list of ascending layers");
+  wrong([](ModelConfig& c) { c.norm = "batch"; }, "model.norm = batch");
+  wrong([](ModelConfig& c) { c.mlp = "none"; }, "model.mlp = none");
+  wrong([](ModelConfig& c) { c.position = "sine"; }, "model.position = sine");
+  wrong(
+      [](ModelConfig& c) {
+        c.position = "learned";
+        c.rotary_dim = 4;
+      },
+      "model.rotary_dim = 4, needs a rotary embedding");
+  wrong(
+      [](ModelConfig& c) {
+        c.parallel_residual = c.post_norms = true;
+        c.pre_norms = false;
+      },
+      "model.parallel_residual = true, needs model.pre_norms");
+  wrong(
+      [](ModelConfig& c) {
+        c.norm = "layer";
+        c.norm_gain = false;
+      },
+      "model.norm_gain = false, needs model.norm = rms");
+  wrong(
+      [](ModelConfig& c) {
+        c.position = "learned";
+        c.smear = true;
+      },
+      "model.smear = true, needs model.position = rope");
   for (const char* list : {"1,", "1,1", "2,1", "-1", "a", ",", "1-3"})
     wrong([list](ModelConfig& c) { c.no_rope_layers = list; },
           "must be a list of ascending layers");
@@ -75,6 +102,9 @@ TEST(ModelConfig, OptionsThatCannotBeAreNamed) {
   experts.mlp_bias = true;
   EXPECT_NE(error_of(experts).find("model.mlp_bias = true"), std::string::npos);
   experts.mlp_bias = false;
+  experts.mlp = "plain";
+  EXPECT_NE(error_of(experts).find("model.mlp = plain, is not supported"), std::string::npos);
+  experts.mlp = "gated";
   experts.post_norms = true;
   EXPECT_EQ(error_of(experts), "");
   experts.pre_norms = false;
@@ -155,6 +185,23 @@ TEST(ModelConfig, SoftcapIsAnotherNameOfLogitSoftcap) {
   resolve(config, 500);
   EXPECT_EQ(config.logit_softcap, 15);
   EXPECT_EQ(config.softcap, 0);
+}
+
+TEST(ModelConfig, CountsLayerNormPlainMlpAndPositions) {
+  ModelConfig config = model_preset("tiny");
+  resolve(config, 500);
+  const std::int64_t before = config.num_parameters();
+  config.norm = "layer";
+  EXPECT_EQ(config.num_parameters() - before, (2 * 4 + 1) * 128);
+  config.position = "learned";
+  EXPECT_EQ(config.num_parameters() - before, (2 * 4 + 1 + config.max_seq_len) * 128);
+  EXPECT_FALSE(config.has_rope(0));
+  const double flops = config.flops_per_token(16);
+  config.mlp = "plain";
+  EXPECT_EQ(config.num_parameters() - before,
+            (2 * 4 + 1 + config.max_seq_len) * 128 - 4 * 128 * config.intermediate_size);
+  EXPECT_EQ(flops - config.flops_per_token(16),
+            6.0 * 4 * 128 * static_cast<double>(config.intermediate_size));
 }
 
 TEST(ModelConfig, AWindowLimitsTheKeysOfItsLayers) {

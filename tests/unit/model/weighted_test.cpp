@@ -115,14 +115,16 @@ TEST(Weighted, NormsEqualAutograd) {
     expect_same(
         c, {random({3, 5, 16})}, {random({16})},
         [&](const Tensors& in, parallel::ParamRegistry& registry) {
-          return Tensors{model::weighted::rms_norm(in[0], registry, {0}, kEps, c.path)};
+          return Tensors{
+              model::weighted::norm(in[0], registry, {0}, {.eps = kEps, .path = c.path})};
         },
         [](const Tensors& in) { return Tensors{reference_norm(in[0], in[1])}; }, "rms_norm");
     if (c.dtype == at::kBFloat16) continue;  // the sum is rounded before the norm
     expect_same(
         c, {random({3, 5, 16}), random({3, 5, 16})}, {random({16})},
         [&](const Tensors& in, parallel::ParamRegistry& registry) {
-          const auto out = model::weighted::add_rms_norm(in[0], in[1], registry, {0}, kEps, c.path);
+          const auto out =
+              model::weighted::add_norm(in[0], in[1], registry, {0}, {.eps = kEps, .path = c.path});
           return Tensors{out.sum, out.y};
         },
         [](const Tensors& in) {
@@ -197,7 +199,8 @@ TEST(Weighted, AsksForTheWeightAgainInBackward) {
   const Tensors later{random({4, 3}), random({3})};
   const auto x = random({5, 3}).requires_grad_();
   const auto grad = random({5, 4});
-  const auto normed = model::weighted::rms_norm(x, weights.registry, {1}, kEps, ops::Path::plain);
+  const auto normed =
+      model::weighted::norm(x, weights.registry, {1}, {.eps = kEps, .path = ops::Path::plain});
   const auto y = model::weighted::linear(normed, weights.registry, {0});
 
   weights.set(later);  // simulates a gather buffer that another weight uses in between
@@ -216,7 +219,7 @@ TEST(Weighted, GradientsLeaveOneByOneInTheOrderOfBackward) {
 
   const auto first = model::weighted::linear(x, weights.registry, {0});
   const auto normed =
-      model::weighted::rms_norm(first, weights.registry, {1}, kEps, ops::Path::plain);
+      model::weighted::norm(first, weights.registry, {1}, {.eps = kEps, .path = ops::Path::plain});
   model::weighted::linear(normed, weights.registry, {2}).sum().backward();
 
   EXPECT_EQ(ready, (std::vector<parallel::ParamId>{2, 1, 0}));

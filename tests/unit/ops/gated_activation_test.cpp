@@ -1,8 +1,10 @@
 #include "ops/gated_activation.hpp"
 
+#include <cmath>
 #include <map>
 
 #include "core/error.hpp"
+#include "ops/plain_activation.hpp"
 #include "unit/ops/support.hpp"
 
 namespace trireme::ops::testing {
@@ -13,7 +15,8 @@ const std::map<std::string_view, at::Tensor (*)(const at::Tensor&)>& references(
   static const std::map<std::string_view, at::Tensor (*)(const at::Tensor&)> table{
       {"silu", [](const at::Tensor& x) { return x / (1 + (-x).exp()); }},
       {"gelu_tanh", [](const at::Tensor& x) { return at::gelu(x, "tanh"); }},
-      {"relu2", [](const at::Tensor& x) { return at::relu(x).square(); }}};
+      {"relu2", [](const at::Tensor& x) { return at::relu(x).square(); }},
+      {"gelu", [](const at::Tensor& x) { return x * (1 + at::erf(x / std::sqrt(2.0))) / 2; }}};
   return table;
 }
 
@@ -37,6 +40,17 @@ TEST_P(EveryActivation, EqualsTheFormulaAndItsAutograd) {
           },
           std::string(GetParam().name));
     }
+  }
+}
+
+TEST_P(EveryActivation, EqualsTheFormulaWithoutGate) {
+  at::manual_seed(4);
+  const auto& reference = references().at(GetParam().name);
+  for (const auto& c : rounding_cases()) {
+    expect_same_as_reference(
+        c, {random({3, 5, 34}) * 3},
+        [&](const Tensors& in) { return Tensors{activated(in[0], activation_)}; },
+        [&](const Tensors& in) { return Tensors{reference(in[0])}; }, std::string(GetParam().name));
   }
 }
 
@@ -96,7 +110,7 @@ TEST_P(EveryActivation, RefusesAnOddWidth) {
   EXPECT_THROW(gated_activation(at::ones({2, 5}), activation_), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(OfTheTable, EveryActivation, ::testing::ValuesIn(Activations::names),
+INSTANTIATE_TEST_SUITE_P(OfTheTable, EveryActivation, ::testing::ValuesIn(AllActivations::names),
                          [](const auto& instance) { return std::string(instance.param.name); });
 
 }  // namespace

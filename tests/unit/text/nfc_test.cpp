@@ -30,6 +30,18 @@ TEST(Nfc, ComputesHangul) {
   EXPECT_EQ(to_nfc("가\u11A7"), "가\u11A7");  // U+11A7 is not a joining character
 }
 
+TEST(Nfkc, ReplacesCompatibleFormsBeforeItJoins) {
+  EXPECT_EQ(to_nfkc(""), "");
+  EXPECT_EQ(to_nfkc("plain ASCII, 世界 é"), "plain ASCII, 世界 é");
+  EXPECT_EQ(to_nfkc("\uFB01x\u00A0\u00BD"), "fix 1\u20442");  // ligature, space, fraction
+  EXPECT_EQ(to_nfkc("\uFF21\uFF42\u3000"), "Ab ");
+  EXPECT_EQ(to_nfkc("e\u0301\u212B"), "éÅ");
+  EXPECT_EQ(to_nfkc("\uFF21\u030A"), "Å");  // the wide letter joins with the mark
+  EXPECT_EQ(to_nfkc("\uFF76\uFF9E"), "\u30AC");
+  EXPECT_EQ(to_nfkc("\u3131\u314F"), "가");  // compatible letters are joined
+  EXPECT_EQ(to_nfkc("\uFDFA").size(), 33U);
+}
+
 TEST(Nfc, KeepsWhatUnicode12DoesNotJoin) {
   EXPECT_EQ(to_nfc("\U00011935\U00011930"), "\U00011935\U00011930");
   EXPECT_EQ(to_nfc("\U00011099\U000110BA"), "\U0001109A");

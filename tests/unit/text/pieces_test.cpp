@@ -161,7 +161,7 @@ TEST(Pieces, RefuseByNameWhatIsNotSupported) {
   const std::vector<Case> cases = {
       {"/normalizer", R"({"type": "Precompiled", "precompiled_charsmap": ""})",
        "normalizer of type 'Precompiled'"},
-      {"/normalizer", R"({"type": "NFKC"})", "type 'NFKC'"},
+      {"/normalizer", R"({"type": "NFKD"})", "type 'NFKD'"},
       {"/normalizer", R"({"type": "Replace", "pattern": {"Regex": "a+"}, "content": ""})",
        "Regex = a+ is not supported"},
       {"/normalizer", R"({"type": "Replace", "pattern": {"String": ""}, "content": ""})",

@@ -39,7 +39,7 @@ TEST(TokenizerSpec, RefusesByNameWhatItDoesNotSupport) {
       {"/version", R"("1.1")", "version = '1.1'"},
       {"/truncation", R"({"max_length": 8})", "truncation"},
       {"/padding", "{}", "padding"},
-      {"/normalizer", R"({"type": "NFKC"})", "normalizer of type 'NFKC'"},
+      {"/normalizer", R"({"type": "NFKD"})", "normalizer of type 'NFKD'"},
       {"/normalizer",
        R"({"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]})",
        "normalizer.normalizers[] of type 'Lowercase'"},

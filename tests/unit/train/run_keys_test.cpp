@@ -239,6 +239,22 @@ TEST(WeightsStart, TheRoutersLossMayBeLeftOutButItsBiasIsAWeight) {
   EXPECT_THROW(starts_with("bias"), Error);
 }
 
+TEST(WeightsStart, OnlyATableOfPositionsFixesTheLongestText) {
+  const auto longer_start = [](const char* position) {
+    RunConfig before;
+    const auto keys_before =
+        run_keys(before, {{"model.position", position}, {"model.max_seq_len", "512"}});
+    RunStart start;
+    checkpoint::put_model_values(before.model, start.values.model);
+    RunConfig config;
+    const auto keys =
+        run_keys(config, {{"model.position", position}, {"model.max_seq_len", "1024"}});
+    check_same_model(start, config.model, *keys);
+  };
+  EXPECT_NO_THROW(longer_start("rope"));
+  EXPECT_THROW(longer_start("learned"), Error);
+}
+
 /// The start of a new run from a checkpoint of step 5.
 class BranchTest : public Scratch {
  protected:
