@@ -7,6 +7,7 @@
 #include "checkpoint/reference/reference_scores.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "comm/agree.hpp"
+#include "core/join.hpp"
 #include "core/log.hpp"
 #include "core/process/run_main.hpp"
 #include "data/order/length_warning.hpp"
@@ -16,6 +17,7 @@
 #include "generate/load/load_model.hpp"
 #include "objective/preference_loss.hpp"
 #include "text/chat/jinja_chat.hpp"
+#include "text/chat/record_forms.hpp"
 #include "train/eval/set_scores.hpp"
 
 namespace trireme {
@@ -24,8 +26,8 @@ namespace {
 /// Returns the kinds of data sets that hold pairs.
 std::vector<std::string_view> pair_kinds() {
   std::vector<std::string_view> names;
-  for (const data::SetKind& kind : data::set_kinds())
-    if (kind.has_pairs()) names.push_back(kind.name);
+  for (const text::RecordKind& kind : text::record_kinds())
+    if (data::set_kind(kind.name, kind.stored_as).has_pairs()) names.push_back(kind.name);
   return names;
 }
 
@@ -147,8 +149,9 @@ void add_dpo_reference_command(config::CommandLine& line, comm::Launch& launch) 
               cat("reference model: ", checkpoint::kModelPathHelp), config::Need::required)
       .option(
           "--data", &settings->data, "SET",
-          "data.path of the runs: a token set of kind dpo or kto, or a blend; all preference pairs "
-          "or answers are scored, so that every data.split works",
+          cat("data.path of the runs: a token set of kind ", joined(pair_kinds(), " or "),
+              ", or a blend; all preference pairs or answers are scored, so that every data.split "
+              "works"),
           config::Need::required)
       .option("--data.valid_path", &settings->valid_path, "SET", "data.valid_path of the runs")
       .option("--output", &settings->output, "DIR", "directory to write", config::Need::required)

@@ -10,7 +10,7 @@
 #include "core/log.hpp"
 #include "core/process/debugger.hpp"
 #include "core/progress.hpp"
-#include "data/shards/set_kind.hpp"
+#include "text/chat/record_forms.hpp"
 #include "train/control/launch.hpp"
 #include "train/run/run_task.hpp"
 #include "train/start/run_keys.hpp"
@@ -36,8 +36,10 @@ void take_init(const TrainSettings& settings, config::ConfigSet& keys) {
 /// Returns true if the task trains on token sets that may hold chats.
 bool takes_chats(const train::Task& task) {
   const auto kinds = task.set_kinds();
-  return std::any_of(kinds.begin(), kinds.end(),
-                     [](std::string_view kind) { return data::set_kind(kind).is_masked(); });
+  return std::any_of(kinds.begin(), kinds.end(), [](std::string_view name) {
+    const text::RecordKind* kind = text::find_record_kind(name);
+    return kind != nullptr && kind->form.has_value();
+  });
 }
 
 /// Reads the start of the run and checks all settings, after options, files and environment are

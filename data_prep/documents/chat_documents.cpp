@@ -77,7 +77,7 @@ class ChatDocuments : public DocumentMaker {
       : DocumentMaker(tokenizer),
         rules_(rules),
         form_(chat_form(rules.config).value()),
-        kind_(data::set_kind(rules.config.kind)),
+        kind_(contents_of(rules.config)),
         seq_len_(static_cast<std::size_t>(rules.seq_len)),
         template_(*rules.chat_template),
         mask_(text::parse_chat_mask(rules.config.chat.mask)),

@@ -61,8 +61,8 @@ void check_ignored(const DocumentConfig& config, Problems& problems) {
 /// Returns the names of the kinds with two sides.
 std::string pair_kind_names(std::string_view separator) {
   std::vector<std::string_view> names;
-  for (const data::SetKind& kind : data::set_kinds())
-    if (kind.has_pairs()) names.push_back(kind.name);
+  for (const text::RecordKind& kind : text::record_kinds())
+    if (data::set_kind(kind.name, kind.stored_as).has_pairs()) names.push_back(kind.name);
   return joined(names, separator);
 }
 
@@ -131,7 +131,7 @@ void check_probability(const char* option, double value, Problems& problems) {
 
 /// Adds the options of system prompts for documents with two sides, which get none.
 void check_system_prompts(const DocumentConfig& config, Problems& problems) {
-  if (!data::set_kind(config.kind).has_pairs()) return;
+  if (!contents_of(config).has_pairs()) return;
   const auto refuse = [&](std::string_view option, const std::string& value) {
     problems.add(
         formatted("{} {} does not apply to --kind {}: pack adds no system prompt to its "
@@ -225,10 +225,15 @@ std::optional<text::ChatForm> chat_form(const DocumentConfig& config) {
   return kind == nullptr ? std::nullopt : kind->form;
 }
 
+const data::SetKind& contents_of(const DocumentConfig& config) {
+  const text::RecordKind* kind = text::find_record_kind(config.kind);
+  return data::set_kind(config.kind, kind == nullptr ? "" : kind->stored_as);
+}
+
 void check(const DocumentConfig& config, Problems& problems) {
   check_fields(config, problems);
   check_format(config, problems);
-  if (!data::set_kind(config.kind).has_pairs() && config.chat.cut_pairs != ChatConfig{}.cut_pairs)
+  if (!contents_of(config).has_pairs() && config.chat.cut_pairs != ChatConfig{}.cut_pairs)
     problems.add(formatted("--cut-pairs {} requires --kind {}", config.chat.cut_pairs,
                            pair_kind_names(" or ")));
   check_system_prompts(config, problems);

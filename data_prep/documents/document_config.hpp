@@ -7,7 +7,7 @@
 
 #include "core/fields.hpp"
 #include "core/problems.hpp"
-#include "data/shards/targets.hpp"
+#include "data/shards/set_kind.hpp"
 #include "data_prep/documents/jsonl_record.hpp"
 #include "text/chat/jinja_chat.hpp"
 #include "text/chat/record_forms.hpp"
@@ -156,6 +156,9 @@ struct DocumentConfig {
           {.placeholder = "NAMES"});
   }
 };
+
+/// Returns the description of the data set's content; for an unknown kind, that of texts.
+const data::SetKind& contents_of(const DocumentConfig& config);
 
 /// Returns the chat form of the records; nullopt for texts and for an unknown kind.
 std::optional<text::ChatForm> chat_form(const DocumentConfig& config);

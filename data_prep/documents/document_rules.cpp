@@ -50,7 +50,7 @@ void put_chat_identity(const DocumentRules& rules, Json& identity) {
   chat.add_system = augment.add_system;
   chat.drop_empty_think = augment.drop_empty_think;
   put_fields(chat, {}, identity);
-  if (data::set_kind(rules.config.kind).has_pairs()) identity["cut_pairs"] = chat.cut_pairs;
+  if (contents_of(rules.config).has_pairs()) identity["cut_pairs"] = chat.cut_pairs;
   if (augment.add_system > 0) {
     std::string prompts;
     for (const std::string& prompt : augment.system_prompts) prompts += prompt + '\n';

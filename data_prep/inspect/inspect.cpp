@@ -56,9 +56,9 @@ std::pair<std::size_t, std::size_t> used(const LengthHistogram& histogram) {
 /// Reads the document tables shard by shard, 8 bytes per document.
 LengthHistogram length_histogram(const data::TokenSet& set) {
   LengthHistogram histogram;
-  const bool is_answer = data::set_kind(set.kind()).sample == data::SampleForm::answer;
+  const bool is_answer = set.contents().sample == data::SampleForm::answer;
   for (std::size_t s = 0; s < set.num_shards(); ++s) {
-    if (data::set_kind(set.kind()).has_pairs()) {
+    if (set.contents().has_pairs()) {
       const data::PairTable pairs = set.shard(s).pair_lengths();
       for (std::size_t i = 0; i < pairs.prompt_len.size(); ++i) {
         for (const std::uint32_t answer : {pairs.chosen_len[i], pairs.rejected_len[i]})
@@ -132,11 +132,11 @@ double padding_share(const data::Manifest& manifest, const Sizes& sizes) {
 }
 
 std::string packing_text(const data::Manifest& manifest, const Sizes& sizes) {
-  if (data::set_kind(manifest.kind).sample == data::SampleForm::answer)
+  if (manifest.contents().sample == data::SampleForm::answer)
     return formatted("\nanswers         of at most {} tokens with their prompts", manifest.seq_len);
-  if (data::set_kind(manifest.kind).has_pairs())
+  if (manifest.contents().has_pairs())
     return formatted("\npairs           of at most {} tokens per side", manifest.seq_len);
-  if (data::set_kind(manifest.kind).has_prompts())
+  if (manifest.contents().has_prompts())
     return formatted("\nprompts         of at most {} tokens", manifest.seq_len);
   char padding[32];
   std::snprintf(padding, sizeof padding, "%.3f %%", 100 * padding_share(manifest, sizes));
@@ -175,7 +175,7 @@ std::string inspect_json(const data::TokenSet& set) {
   if (!manifest.record_format.empty()) json["record_format"] = manifest.record_format;
   const Json counts = data::counts_to_json(manifest.counts);
   for (const auto& item : counts.items()) json[item.key()] = item.value();
-  if (data::set_kind(manifest.kind).is_masked())
+  if (manifest.contents().is_masked())
     json["untrained_messages"] = manifest.counts.untrained_messages;
   json["vocab_size"] = manifest.vocab_size;
   json["bos_id"] = id_json(manifest.bos_id);
@@ -228,7 +228,7 @@ std::string inspect_text(const data::TokenSet& set) {
   for (const auto& [name, records] : manifest.ignored_fields)
     text += formatted("ignored field   {}, in {} records\n", name, records);
   text += formatted("{}\n{}",
-                    data::set_kind(manifest.kind).sample == data::SampleForm::pair
+                    manifest.contents().sample == data::SampleForm::pair
                         ? "tokens of each side of a pair"
                         : "tokens of a document",
                     to_text(length_histogram(set)));

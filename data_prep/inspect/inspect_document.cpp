@@ -62,7 +62,7 @@ std::string to_text(const Shown& row, const text::Tokenizer& tokenizer, std::siz
 }
 
 Json record_json(const data::TokenShard& shard, std::uint64_t doc) {
-  return parse_json(shard.text(shard.kind().texts.front(), doc),
+  return parse_json(shard.text(shard.contents().texts.front(), doc),
                     formatted("{}:{}", shard.path().string(), data::schema::kRecordBytes));
 }
 
@@ -151,14 +151,14 @@ std::string document_json(const data::TokenSet& set, const DocumentLocation& pla
   json["source"] = origin.source;
   json["offset"] = origin.offset;
   json["position"] = origin.word;
-  if (shard.kind().has_pairs()) {
+  if (shard.contents().has_pairs()) {
     const data::Pair pair = shard.pair(place.doc);
     json["prompt_len"] = pair.prompt_len;
-    for (const auto& [name, side] : named_sides(shard.kind(), pair))
+    for (const auto& [name, side] : named_sides(shard.contents(), pair))
       json[name] = to_json(shown(side.ids, side.targets), tokenizer);
   } else {
     json.update(to_json(shown_document(shard, place.doc), tokenizer));
-    if (shard.kind().has_prompts()) json["record"] = record_json(shard, place.doc);
+    if (shard.contents().has_prompts()) json["record"] = record_json(shard, place.doc);
   }
   return escape_json_controls(json_line(json));
 }
@@ -171,16 +171,16 @@ std::string document_text(const data::TokenSet& set, const DocumentLocation& pla
   const Origin origin = origin_of(shard, place.doc);
   std::string text = formatted("from {}; targets in [[ ]]\n",
                                record_location(origin.source, origin.word, origin.offset));
-  if (shard.kind().has_pairs()) {
+  if (shard.contents().has_pairs()) {
     const data::Pair pair = shard.pair(place.doc);
-    for (const auto& [name, side] : named_sides(shard.kind(), pair)) {
-      if (shard.kind().sample == data::SampleForm::answer && side.targets.empty()) continue;
+    for (const auto& [name, side] : named_sides(shard.contents(), pair)) {
+      if (shard.contents().sample == data::SampleForm::answer && side.targets.empty()) continue;
       text += formatted("--- {}\n", name);
       text += to_text(shown(side.ids, side.targets), tokenizer, max_tokens);
     }
   } else {
     text += "---\n" + to_text(shown_document(shard, place.doc), tokenizer, max_tokens);
-    if (shard.kind().has_prompts())
+    if (shard.contents().has_prompts())
       text += formatted("--- record\n{}\n", record_json(shard, place.doc).dump());
   }
   return escape_controls(text);

@@ -70,7 +70,7 @@ void check_invalid_records(const PackWork& work, std::size_t shard, const Partit
 void complete_shard(const data::Manifest& manifest, std::size_t shard, std::size_t num_shards,
                     const std::string& input_xxh3, data::ShardContent& content) {
   data::DocumentColumns& documents = content.documents;
-  const data::SetKind& kind = data::set_kind(manifest.kind);
+  const data::SetKind& kind = manifest.contents();
   data::ShardCounts& counts = documents.counts;
   counts.documents = documents.source.size();
   counts.tokens = documents.offset.back();
@@ -87,6 +87,7 @@ void complete_shard(const data::Manifest& manifest, std::size_t shard, std::size
   }
   data::ShardMeta& meta = content.meta;
   meta.kind = manifest.kind;
+  meta.stored_as = manifest.stored_as;
   meta.token_dtype = data::token_dtype_for(manifest.vocab_size);
   meta.vocab_size = manifest.vocab_size;
   meta.identity = manifest.identity;

@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 #include "core/hash/xxh3.hpp"
+#include "data/shards/set_kind.hpp"
 #include "data_prep/identity.hpp"
 #include "data_prep/input/inputs.hpp"
 #include "text/unicode/utf8.hpp"
@@ -23,13 +24,16 @@ data::Manifest plan_manifest(const PackConfig& config, const DocumentRules& rule
                              const std::vector<InputFile>& inputs) {
   data::Manifest manifest;
   manifest.kind = config.documents.kind;
+  if (const data::SetKind& contents = contents_of(config.documents);
+      contents.name != manifest.kind)
+    manifest.stored_as = contents.name;
   manifest.seq_len = config.seq_len;
   put_tokenizer(tokenizer, manifest);
   Json asked = Json::object();
   put_identity(rules, asked);
   DocumentConfig documents = config.documents;
   put_fields(config, fields_of("documents", documents), asked);
-  if (data::set_kind(manifest.kind).has_sequences()) asked["packing_rule"] = data::kPackingRule;
+  if (manifest.contents().has_sequences()) asked["packing_rule"] = data::kPackingRule;
   manifest.config_json = asked.dump();
   put_inputs(inputs, manifest);
   return manifest;

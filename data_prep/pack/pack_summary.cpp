@@ -52,7 +52,7 @@ class Losses {
  private:
   void add(log::Level level, std::string text) { losses_.push_back({level, std::move(text)}); }
 
-  [[nodiscard]] const data::SetKind& kind() const { return data::set_kind(manifest_.kind); }
+  [[nodiscard]] const data::SetKind& kind() const { return manifest_.contents(); }
 
   /// Returns the count as a part of all documents read: "7 of 600 pairs".
   [[nodiscard]] std::string share(std::uint64_t count) const {

@@ -85,6 +85,7 @@ std::vector<std::string> started_by(const std::string& word) {
       {"reward_a100.sbatch", {"trireme", "reward"}},
       {"distill_a100.sbatch", {"trireme", "distill"}},
       {"grpo_a100.sbatch", {"trireme", "rl"}},
+      {"train_a100.sbatch", {"trireme"}},
       {"prep.sbatch", {"trireme-data", "pack"}},
       {"tokenizer.sbatch", {"trireme-data", "tokenizer", "train"}},
       {"eval.sbatch", {"trireme", "eval"}},

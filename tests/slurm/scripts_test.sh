@@ -30,6 +30,12 @@ commands_are_printed_and_arguments_kept() {
     line=$(DRY_RUN=1 "slurm/${job%% *}.sbatch" --x 'a b')
     expect_match "the command of ${job%% *}" "/${job#* } --x a\\\\ b " "$line"
   done
+  line=$(DRY_RUN=1 SLURM_JOB_ID=7 SLURM_JOB_NAME=mine slurm/train_a100.sbatch distill --x 'a b')
+  expect_match "the command of train_a100" '/trireme distill --x a\\ b --run [^ ]*/mine-7 ' "$line"
+  local rc=0
+  DRY_RUN=1 slurm/train_a100.sbatch --data d >"$work/out" 2>&1 || rc=$?
+  expect_equal "exit without a task" 2 "$rc"
+  expect_match "its message" 'give a training task as the first argument' "$(<"$work/out")"
   line=$(DRY_RUN=1 SLURM_JOB_ID=7 SLURM_NTASKS=12 slurm/scaling.sbatch --config a.toml)
   expect_match "the study of weak scaling" \
     'trireme bench scaling --weak --ranks 1\\,2\\,4\\,8\\,12 --figure scaling-7.svg --config a.toml $' "$line"
@@ -100,7 +106,7 @@ job_scripts_share_their_opening() {
     expect_equal "how ${script##*/} finds the checkout" "$opening" "$(sed -n '/^# Slurm runs a copy/,/^source /p' "$script")"
     # shellcheck disable=SC2016  # the text of a line
     expect_equal "what ${script##*/} sources" 'source "$here/job.sh"' "$(grep -E '^ *(source|\.) ' "$script")"
-    [[ $script != */sweep.sbatch ]] || continue  # wants a file; it is a training job
+    [[ $script != */sweep.sbatch && $script != */train_a100.sbatch ]] || continue  # training jobs with a first argument
     cp "$script" "$work/spool/slurm_script"
     line=$(job_of_copy "$script")
     expect_match "the program of ${script##*/} in the spool" " $checkout/build/release/bin/trireme(-data)? " "$line"
@@ -263,6 +269,7 @@ a_warning_before_or_after_the_ranks_ends_no_script() {
     line=$(
       export SCRIPT=$BASHPID PATH=$work/path:$PATH DRY_RUN=1 SLURM_JOB_ID=7 SLURM_ARRAY_TASK_ID=1
       [[ $script != *sweep* ]] || set -- "$work/warned.txt"
+      [[ $script != *train_a100* || $script == *pretrain* ]] || set -- kto
       exec "$script" "$@" --data d
     ) || broken "$script was ended by a warning at its start: $?"
     expect_match "the command of $script" ' --data d ' "$line"

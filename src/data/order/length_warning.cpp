@@ -22,7 +22,7 @@ std::string length_warning(const SampleSet& samples, std::string_view option) {
       "{}{}: {} {} is below the packed length {}. Of {} {}s, {} are dropped (too long, or no target "
       "is left) and {} are cut ({}). {} of {} target tokens are lost. A longer length keeps them.",
       set.directory().string(), part, option, samples.seq_len(), set.seq_len(), loss->documents,
-      set_kind(set.kind()).document, loss->dropped, loss->truncated, cut, loss->lost_targets,
+      set.contents().document, loss->dropped, loss->truncated, cut, loss->lost_targets,
       loss->targets);
 }
 

@@ -42,7 +42,7 @@ RlPrompts::Prompt RlPrompts::at(std::uint64_t index) const {
   std::vector<std::int64_t> ids(end - begin);
   shard.read_tokens(begin, ids);
   prompt.ids.assign(ids.begin(), ids.end());
-  prompt.record = shard.text(shard.kind().texts.front(), doc);
+  prompt.record = shard.text(shard.contents().texts.front(), doc);
   return prompt;
 }
 

@@ -159,7 +159,7 @@ void SampleSet::add_pair(std::uint64_t position, Batch& batch) const {
 }
 
 bool SampleSet::samples_are_answers() const {
-  return set_kind(set_->kind()).sample == SampleForm::answer;
+  return set_->contents().sample == SampleForm::answer;
 }
 
 void SampleSet::add_answer(std::uint64_t position, Batch& batch, Batch& mismatched) const {

@@ -12,11 +12,11 @@ namespace trireme::data {
 namespace {
 
 bool holds_pairs(const TokenSet& set) {
-  return set_kind(set.kind()).has_pairs();
+  return set.contents().has_pairs();
 }
 
 bool is_masked(const TokenSet& set) {
-  return set_kind(set.kind()).is_masked();
+  return set.contents().is_masked();
 }
 
 DocumentRange documents_of(const TokenSet& set, const SampleConfig& config) {
@@ -67,7 +67,7 @@ std::unique_ptr<Sequences> make_sequences(const TokenSet& set, const SampleConfi
          set.directory().string(), set.kind(), whole_kinds());
   }
   if (holds_pairs(set)) return nullptr;
-  if (set_kind(set.kind()).has_prompts())
+  if (set.contents().has_prompts())
     return std::make_unique<PromptSequences>(set, documents_of(set, config));
   if (config.packing == Packing::concat)
     return std::make_unique<ConcatSequences>(set, config.seq_len, documents_of(set, config));
@@ -96,7 +96,7 @@ std::string no_targets_message(const TokenSet& set, const SampleConfig& config,
   }
   return formatted(
       " has no training targets: cut to {} tokens, no {} keeps a target; give a longer train.seq_len",
-      config.seq_len, set_kind(set.kind()).document);
+      config.seq_len, set.contents().document);
 }
 
 }  // namespace
@@ -141,7 +141,7 @@ SampleSet SampleSet::rest(const std::function<bool(std::uint64_t)>& taken,
   check_seq_len(seq_len, "train.seq_len");
   if (samples_are_pairs())
     return {*set_, config, nullptr, std::make_unique<Pairs>(*pairs_, taken, seq_len)};
-  if (set_kind(set_->kind()).has_prompts()) {
+  if (set_->contents().has_prompts()) {
     fail(ErrorKind::usage,
          "data.path changes the sequence length of prompts ({}). Use one length in all phases.",
          set_->directory().string());

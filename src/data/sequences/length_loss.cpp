@@ -46,7 +46,7 @@ void add_pairs(const TokenShard& shard, std::uint64_t begin, std::uint64_t end,
     loss.targets += all;
     const auto cut = cut_pair(lengths, seq_len, rule);
     if (!cut ||
-        !shard.kind().keeps(lengths, *cut, table.chosen.of(doc), table.rejected.of(doc), rule)) {
+        !shard.contents().keeps(lengths, *cut, table.chosen.of(doc), table.rejected.of(doc), rule)) {
       ++loss.dropped;
       loss.lost_targets += all;
       continue;
@@ -63,7 +63,7 @@ void add_pairs(const TokenShard& shard, std::uint64_t begin, std::uint64_t end,
 
 std::optional<LengthTruncation> length_loss(const TokenSet& set, std::int64_t seq_len,
                                             const DocumentRange& range) {
-  const SetKind& kind = set_kind(set.kind());
+  const SetKind& kind = set.contents();
   if (!kind.is_masked() || seq_len >= set.seq_len()) return std::nullopt;
   const auto length = static_cast<std::uint64_t>(seq_len);
   const PairCutRule rule = kind.has_pairs() ? set.manifest().pair_cut_rule() : PairCutRule::end;

@@ -50,7 +50,7 @@ bool Pairs::cuts() const {
 std::vector<std::uint32_t> Pairs::kept_documents(std::size_t shard,
                                                  std::vector<std::uint32_t> documents) const {
   const PairTable table = set_.shard(shard).pairs();
-  const SetKind& kind = set_.shard(shard).kind();
+  const SetKind& kind = set_.shard(shard).contents();
   std::erase_if(documents, [&](std::uint32_t doc) {
     const PairLengths lengths = table.lengths(doc);
     const auto cut = cut_pair(lengths, seq_len_, rule_);
@@ -144,7 +144,7 @@ bool Pairs::is_kept(const Place& place) const {
   const TokenShard& shard = set_.shard(place.shard);
   const PairShape shape = shard.pair_shape(place.document);
   const auto cut = cut_pair(shape.lengths(), seq_len_, rule_);
-  return cut && shard.kind().keeps(shape.lengths(), *cut, shape.chosen, shape.rejected, rule_);
+  return cut && shard.contents().keeps(shape.lengths(), *cut, shape.chosen, shape.rejected, rule_);
 }
 
 CutPair Pairs::with_other_prompt(std::uint64_t position) const {

@@ -55,6 +55,7 @@ Json body_to_json(const Manifest& manifest) {
   json["format"] = std::string(schema::kFormat);
   json["version"] = schema::kVersion;
   json["kind"] = manifest.kind;
+  if (!manifest.stored_as.empty()) json["stored_as"] = manifest.stored_as;
   json["identity"] = manifest.identity;
   json["vocab_size"] = manifest.vocab_size;
   json["bos_id"] = optional_id(manifest.bos_id);
@@ -105,13 +106,17 @@ std::string Manifest::to_text() {
   // These keys were added later. They are not hashed, so that equal sets of older versions are equal.
   if (!record_format.empty()) {
     json["record_format"] = record_format;
-    if (set_kind(kind).is_masked())
+    if (contents().is_masked())
       json["counts"]["untrained_messages"] = counts.untrained_messages;
   }
   std::string text = json.dump(2);
   text.resize(text.size() - 2);  // "\n}"
   const std::string hash = xxh3_128_hex(text);
   return formatted("{}{}{}\"\n}}\n", text, kHashKey, hash);
+}
+
+const SetKind& Manifest::contents() const {
+  return set_kind(kind, stored_as);
 }
 
 std::string Manifest::chat_template() const {
@@ -141,6 +146,8 @@ Manifest Manifest::from_text(std::string_view text, const std::filesystem::path&
   }
   Manifest manifest;
   manifest.kind = json_get<std::string>(json, "kind", where);
+  if (json.contains("stored_as"))
+    manifest.stored_as = json_get<std::string>(json, "stored_as", where);
   manifest.identity = json_get<std::string>(json, "identity", where);
   manifest.vocab_size = json_get<std::uint64_t>(json, "vocab_size", where);
   manifest.bos_id = read_id(json, "bos_id", where);

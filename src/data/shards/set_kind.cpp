@@ -69,9 +69,10 @@ std::span<const SetKind> set_kinds() {
   return kKinds;
 }
 
-const SetKind& set_kind(std::string_view name) {
+const SetKind& set_kind(std::string_view kind, std::string_view stored_as) {
+  const std::string_view name = stored_as.empty() ? kind : stored_as;
   const auto* found = std::find_if(kKinds.begin(), kKinds.end(),
-                                   [&](const SetKind& kind) { return kind.name == name; });
+                                   [&](const SetKind& row) { return row.name == name; });
   return found == kKinds.end() ? kKinds.front() : *found;
 }
 

@@ -6,7 +6,8 @@
 
 #include "data/shards/targets.hpp"
 
-/// The table of the kinds of data sets, with one row for each kind. The writer, the reader, `pack`,
+/// The table of the contents of data sets. Each row has the name of the first kind with this
+/// content; later kinds name that row (ShardMeta::stored_as). The writer, the reader, `pack`,
 /// `inspect` and the training samples use this table. RecordKind (text/chat) describes the records
 /// that `pack` reads for a kind.
 namespace trireme::data {
@@ -75,8 +76,9 @@ struct SetKind {
 /// Returns all rows.
 std::span<const SetKind> set_kinds();
 
-/// Returns the row with that name. For an unknown name, returns the row of texts. A set of an
-/// unknown kind can be inspected, but no command trains on it (require_kind).
-const SetKind& set_kind(std::string_view name);
+/// Returns the row with the name `stored_as`, or, if that is empty, with the name `kind`. For an
+/// unknown name, returns the row of texts. A set of an unknown kind can be inspected, but no command
+/// trains on it (require_kind).
+const SetKind& set_kind(std::string_view kind, std::string_view stored_as = "");
 
 }  // namespace trireme::data

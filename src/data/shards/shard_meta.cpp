@@ -101,6 +101,7 @@ IgnoredFields ignored_fields_from_json(const Json& json, std::string_view where)
 std::string meta_to_text(const ShardMeta& meta) {
   Json json = Json::object();
   json["kind"] = meta.kind;
+  if (!meta.stored_as.empty()) json["stored_as"] = meta.stored_as;
   json["token_dtype"] = std::string(dtype_name(meta.token_dtype));
   json["vocab_size"] = meta.vocab_size;
   json["identity"] = meta.identity;
@@ -117,6 +118,7 @@ ShardMeta meta_from_text(std::string_view text, std::string_view where) {
   const Json json = parse_json(text, where);
   ShardMeta meta;
   meta.kind = json_get<std::string>(json, "kind", where);
+  if (json.contains("stored_as")) meta.stored_as = json_get<std::string>(json, "stored_as", where);
   const auto name = json_get<std::string>(json, "token_dtype", where);
   const auto dtype = dtype_from_name(name);
   if (dtype != DType::u16 && dtype != DType::u32) {

@@ -73,12 +73,12 @@ void TokenShard::locate_tables() {
   const auto text = read_table<std::uint8_t>(schema::kMeta, 0, meta.count);
   meta_ = meta_from_text({reinterpret_cast<const char*>(text.data()), text.size()},
                          formatted("{}:{}", path_.string(), schema::kMeta));
-  for (const NumberColumn& column : kind().numbers) locate(column.name);
-  for (const SpanColumn& column : kind().spans) {
+  for (const NumberColumn& column : contents().numbers) locate(column.name);
+  for (const SpanColumn& column : contents().spans) {
     locate(column.ptr);
     locate(column.span, /*is_pairs=*/true);
   }
-  for (const TextColumn& column : kind().texts) {
+  for (const TextColumn& column : contents().texts) {
     locate(column.ptr);
     locate(column.bytes);
   }

@@ -88,10 +88,12 @@ class TokenShard {
   [[nodiscard]] std::vector<std::uint32_t> document_sources() const;
   [[nodiscard]] std::vector<std::uint64_t> document_source_offsets() const;
 
-  [[nodiscard]] const SetKind& kind() const { return set_kind(meta_.kind); }
+  [[nodiscard]] const SetKind& contents() const {
+    return set_kind(meta_.kind, meta_.stored_as);
+  }
 
   /// Returns true if each document has one list of target spans: conversations.
-  [[nodiscard]] bool has_spans() const { return kind().is_masked() && !kind().has_pairs(); }
+  [[nodiscard]] bool has_spans() const { return contents().is_masked() && !contents().has_pairs(); }
 
   /// Returns the targets of one document or of all documents; only if has_spans().
   [[nodiscard]] std::vector<Span> target_spans(std::uint64_t doc) const;

@@ -28,13 +28,13 @@ void check_spans(std::span<const Span> spans, std::uint64_t limit, const std::st
 void TokenShard::check_target_shape() const {
   const std::uint64_t documents = meta_.counts.documents;
   if (tables_.contains(schema::kDocLine)) expect_table(schema::kDocLine, DType::u32, documents);
-  for (const NumberColumn& column : kind().numbers)
+  for (const NumberColumn& column : contents().numbers)
     expect_table(column.name, DType::u32, documents);
-  for (const SpanColumn& column : kind().spans) {
+  for (const SpanColumn& column : contents().spans) {
     expect_table(column.ptr, DType::u64, documents + 1);
     expect_table(column.span, DType::u32, table(column.span).count);
   }
-  for (const TextColumn& column : kind().texts) {
+  for (const TextColumn& column : contents().texts) {
     expect_table(column.ptr, DType::u64, documents + 1);
     expect_table(column.bytes, DType::u8, table(column.bytes).count);
   }

@@ -71,7 +71,7 @@ void write_texts(Hdf5File& file, const TextColumn& column, const TextTable& tabl
 
 void write_targets(Hdf5File& file, const ShardContent& content) {
   const std::uint64_t documents = content.meta.counts.documents;
-  const SetKind& kind = set_kind(content.meta.kind);
+  const SetKind& kind = set_kind(content.meta.kind, content.meta.stored_as);
   const DocumentTargets& targets = content.documents.targets;
   for (const NumberColumn& column : kind.numbers) {
     TRIREME_ASSERT(column.of(targets).size() == documents);

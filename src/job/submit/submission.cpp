@@ -23,6 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr double kStart_s = 60;  // assumed start time if the run has no earlier attempt
 constexpr double kGit_s = 10;
+constexpr std::string_view kAnyTask = "train";  // the job script of tasks without one of their own
 constexpr double kWriteBytesPerS = 200e6;  // lower bound for writes of a node to a shared disk
 
 /// Copies a file or a whole directory. New directories are writable even if those of a read-only
@@ -103,14 +104,13 @@ NodeShape shape_of(const SubmitRequest& request, const scheduler::NodeKind& kind
 std::filesystem::path script_of(const SubmitRequest& request, const scheduler::NodeKind& kind,
                                 const std::filesystem::path& home) {
   const scheduler::SchedulerWords& words = scheduler::scheduler().words();
-  const std::string_view name = request.task == "rl" ? "grpo" : std::string_view(request.task);
-  const auto script = [&](std::string_view gpu) {
-    return home / words.id / formatted("{}_{}{}", name, gpu, words.script_extension);
+  const auto script = [&](std::string_view task, std::string_view gpu) {
+    return home / words.id / formatted("{}_{}{}", task, gpu, words.script_extension);
   };
-  const fs::path own = script(kind.gpu_type);
   std::error_code code;
-  if (!kind.gpu_type.empty() && fs::exists(own, code)) return own;
-  return script("a100");
+  for (const fs::path& own : {script(request.task, kind.gpu_type), script(request.task, "a100")})
+    if (fs::exists(own, code)) return own;
+  return script(kAnyTask, "a100");
 }
 
 std::string time_of(const SubmitRequest& request, const scheduler::NodeKind& kind,
@@ -143,6 +143,8 @@ scheduler::JobOrder order_of(const SubmitRequest& request, const scheduler::Node
                             .options = request.sbatch,
                             .script = script,
                             .arguments = arguments};
+  if (script.filename().string().starts_with(kAnyTask))
+    order.arguments.insert(order.arguments.begin(), request.task);
   order.arguments.insert(order.arguments.end(), {"--run", request.run.string()});
   return order;
 }

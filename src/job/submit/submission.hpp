@@ -45,8 +45,9 @@ struct NodeShape {
 
 NodeShape shape_of(const SubmitRequest& request, const scheduler::NodeKind& kind);
 
-/// Returns the job script of the task in `home`, the directory that contains slurm/. If there is no script for this type
-/// of GPU, returns the script for a100. The script of the task rl is named after GRPO.
+/// Returns the job script of the task in `home`, the directory that contains slurm/. If the task has no script for this
+/// type of GPU, returns its script for a100. If it has none, returns the script of all tasks, train_a100, whose first
+/// argument is the task.
 std::filesystem::path script_of(const SubmitRequest& request, const scheduler::NodeKind& kind,
                                 const std::filesystem::path& home);
 

@@ -105,6 +105,12 @@ class AnswerReader {
 
 }  // namespace
 
+bool has_labeled_text(const object& record) {
+  const auto has = [&](std::string_view name) { return find_value(record, name).has_value(); };
+  return (has("prompt") && has("completion") && has("label")) ||
+         (has("instruction") && has("output") && has("kto_tag"));
+}
+
 bool has_label(const object& record) {
   if (first_of(record, kLabels).empty()) return false;
   const auto has = [&](std::string_view name) { return find_value(record, name).has_value(); };

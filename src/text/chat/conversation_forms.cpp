@@ -44,13 +44,11 @@ bool has_sharegpt(const object& record) {
 }
 
 bool has_alpaca(const object& record) {
-  return find_value(record, "instruction") && find_value(record, "output") &&
-         !find_value(record, "kto_tag");
+  return find_value(record, "instruction") && find_value(record, "output");
 }
 
 bool has_prompt_completion(const object& record) {
-  return find_value(record, "prompt") && find_value(record, "completion") &&
-         !find_value(record, "label");
+  return find_value(record, "prompt") && find_value(record, "completion");
 }
 
 void read_messages(RecordReader& reader, const object& record, std::vector<Conversation>& into) {

@@ -20,6 +20,7 @@ bool has_alpaca(const object& record);
 bool has_prompt_completion(const object& record);
 bool has_preference(const object& record);
 bool has_label(const object& record);
+bool has_labeled_text(const object& record);
 bool has_rl_prompt(const object& record);
 bool has_only_rl_prompt(const object& record);
 void read_alpaca(RecordReader& reader, const object& record, std::vector<Conversation>& into);
@@ -77,7 +78,8 @@ constexpr std::array kForms{
                .chats = kAnswer,
                .keys = R"({"prompt", "completion", "label"})",
                .recognizes = chat_json::has_label,
-               .read = chat_json::read_labeled},
+               .read = chat_json::read_labeled,
+               .claims = chat_json::has_labeled_text},
     RecordForm{.name = "rl",
                .chats = ChatForm::prompt,
                .keys = R"({"messages": [{"role", "content"}], "tools", "gt"})",
@@ -228,11 +230,18 @@ std::string describe_other_kind(const object& record, const RecordKind& wanted, 
   return "";
 }
 
+/// Returns true if the record has this form and no form of another kind claims it.
+bool has_form(const object& record, const RecordForm& wanted) {
+  const auto claimed = [&](const RecordForm& form) {
+    return form.chats != wanted.chats && form.claims != nullptr && form.claims(record);
+  };
+  return wanted.recognizes(record) && std::none_of(kForms.begin(), kForms.end(), claimed);
+}
+
 /// Returns "; it has the form alpaca, which --kind sft packs" for a record of the table of forms.
 std::string describe_known_form(const object& record) {
   for (const RecordForm& form : kForms) {
-    const auto is_form = form.identifies != nullptr ? form.identifies : form.recognizes;
-    if (is_form(record))
+    if (form.identifies != nullptr ? form.identifies(record) : has_form(record, form))
       return cat("; it has the form ", form.name, ", which --kind ", record_kind(form.chats).name,
                  " packs");
   }
@@ -265,7 +274,7 @@ std::string describe_unknown(const object& record, const RecordKind& kind) {
 
 const RecordForm* recognize_record(const object& record, ChatForm chats) {
   const auto* found = std::find_if(kForms.begin(), kForms.end(), [&](const RecordForm& form) {
-    return form.chats == chats && form.recognizes(record);
+    return form.chats == chats && has_form(record, form);
   });
   return found == kForms.end() ? nullptr : found;
 }

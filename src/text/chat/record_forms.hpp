@@ -44,7 +44,7 @@ struct RecordForm {
   ChatForm chats;         // the kinds of data sets that hold these records
   std::string_view keys;  // an example of the fields, for help and errors
 
-  /// Returns true if the record has this form. Only records of this kind of data set are compared.
+  /// Returns true if the record has the fields of this form.
   bool (*recognizes)(const simdjson::dom::object& record);
   /// Appends the conversations of the record. Throws chat_json::InvalidRecord.
   void (*read)(chat_json::RecordReader& reader, const simdjson::dom::object& record,
@@ -52,6 +52,9 @@ struct RecordForm {
   /// Returns true if a record has this form and no other one, which messages about records of
   /// another kind say. Null: `recognizes`.
   bool (*identifies)(const simdjson::dom::object& record) = nullptr;
+  /// Returns true if a record with the fields of several forms has this one, so that no other kind
+  /// of data set reads it without --format. Null: false for each record.
+  bool (*claims)(const simdjson::dom::object& record) = nullptr;
 };
 
 /// Returns all rows. The first row with the chats of a kind is the default form of the kind.
@@ -65,7 +68,9 @@ std::string record_form_names(ChatForm chats);
 
 /// The records of one kind of data set.
 struct RecordKind {
-  std::string_view name;              // SetKind::name
+  std::string_view name;  // a value of `pack --kind`
+  // SetKind::name of another kind whose data sets have the same content; "": its own row of SetKind.
+  std::string_view stored_as = "";
   std::optional<ChatForm> form = {};  // none: plain text
   std::string_view keys;              // the usual keys, for help: {"text"}
   std::string_view noun;              // "conversation", for messages

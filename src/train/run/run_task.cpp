@@ -170,7 +170,7 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
       phases.phases().size() > 1 ? " (the next step)" : "",
       counted(run.model.mesh.size(parallel::Axis::dp), "data rank"),
       counted(train.micro_batch,
-              pairs ? data::set_kind(run.data.stream().first_set().kind()).document : "sequence"),
+              pairs ? run.data.stream().first_set().contents().document : "sequence"),
       counted(run.micro_steps(), "accumulation step"), train.seq_len,
       pairs ? " a side at most" : "", run.data.size_text(), config.data.path));
   log::info(formatted(

@@ -173,7 +173,7 @@ std::string RunData::size_text() const {
   if (const auto size = stream_.epoch_size())
     return formatted("{} {}s in ", *size,
                      stream_.samples_are_pairs()
-                         ? data::set_kind(stream_.first_set().kind()).document
+                         ? stream_.first_set().contents().document
                          : "sequence");
   return formatted("{} sources in ", stream_.num_sources());
 }

@@ -50,10 +50,11 @@ TEST(Targets, CountAndFillAgreeWithAMaskTokenByToken) {
   }
 }
 
-/// A data set of kind sft: in each document, every third pair of tokens is a target.
+/// A data set with a mask: in each document, every third pair of tokens is a target.
 class SftSet : public ::testing::Test {
  protected:
-  SftSet() : documents_(numbered_documents(60, 40, 4)) {
+  explicit SftSet(const std::string& kind = "sft", const std::string& stored_as = "")
+      : documents_(numbered_documents(60, 40, 4)) {
     ShardContent content;
     for (const auto& document : documents_) {
       tokens_.insert(tokens_.end(), document.begin(), document.end());
@@ -70,7 +71,8 @@ class SftSet : public ::testing::Test {
       content.documents.targets.loss.add(spans);
     }
     content.documents.token_parts.push_back(testing::token_bytes(tokens_));
-    content.meta.kind = "sft";
+    content.meta.kind = kind;
+    content.meta.stored_as = stored_as;
     content.meta.vocab_size = 65536;
     content.meta.identity = "test";
     content.meta.counts.documents = documents_.size();
@@ -80,7 +82,8 @@ class SftSet : public ::testing::Test {
     content.meta.packs[64] = content.packs[0].num_sequences();
     write_shard(folder_.path(), content);
     Manifest manifest;
-    manifest.kind = "sft";
+    manifest.kind = kind;
+    manifest.stored_as = stored_as;
     manifest.identity = "test";
     manifest.vocab_size = 65536;
     manifest.seq_len = 64;
@@ -97,6 +100,14 @@ class SftSet : public ::testing::Test {
   std::vector<std::uint16_t> tokens_;
   std::set<std::int64_t> targets_;  // token numbers that are targets
 };
+
+/// Returns the number of targets of the whole set at the packing length.
+std::int64_t count_samples_targets(const TokenSet& set) {
+  const SampleSet samples(set, set.seq_len());
+  std::vector<std::int64_t> indices(samples.size());
+  std::iota(indices.begin(), indices.end(), 0);
+  return count_sample_targets(samples, indices, SampleOrder(samples.size(), 3, true));
+}
 
 TEST_F(SftSet, BatchesHaveTheSpansAsTargetsAndNothingElse) {
   const TokenSet set = TokenSet::open(folder_.path());
@@ -117,6 +128,19 @@ TEST_F(SftSet, BatchesHaveTheSpansAsTargetsAndNothingElse) {
   EXPECT_EQ(seen, targets_);
   EXPECT_EQ(batch.num_targets, static_cast<std::int64_t>(targets_.size()));
   EXPECT_EQ(count_sample_targets(samples, indices, order), batch.num_targets);
+}
+
+class StoredAsSft : public SftSet {
+ protected:
+  StoredAsSft() : SftSet("notes", "sft") {}
+};
+
+TEST_F(StoredAsSft, AKindOfItsOwnHasTheContentOfTheKindThatItNames) {
+  const TokenSet set = TokenSet::open(folder_.path());
+  EXPECT_EQ(set.kind(), "notes");
+  EXPECT_EQ(&set.contents(), &set_kind("sft"));
+  EXPECT_EQ(&set.shard(0).contents(), &set_kind("sft"));
+  EXPECT_EQ(count_samples_targets(set), static_cast<std::int64_t>(targets_.size()));
 }
 
 TEST_F(SftSet, CountsTargetsAtOtherLengthsAsItFillsThem) {

@@ -161,8 +161,24 @@ TEST_F(SubmissionTest, TheScriptsTimeIsCutToThePartitions) {
   EXPECT_EQ(script_of(one, kind, at("")).filename(), "pretrain_a100.sbatch");
   std::ofstream(at("slurm/pretrain_h100.sbatch")) << "";
   EXPECT_EQ(script_of(one, kind, at("")).filename(), "pretrain_h100.sbatch");
-  one.task = "rl";
-  EXPECT_EQ(script_of(one, kind, at("")).filename(), "grpo_a100.sbatch");
+}
+
+TEST_F(SubmissionTest, TheScriptOfAllTasksTakesTheTaskAsItsFirstArgument) {
+  std::filesystem::create_directories(at("slurm"));
+  std::ofstream(at("slurm/train_a100.sbatch")) << "#!/bin/bash\n#SBATCH --time=1:00:00\n";
+  std::ofstream(at("slurm/sft_a100.sbatch")) << "#!/bin/bash\n#SBATCH --time=1:00:00\n";
+  const scheduler::NodeKind kind = *choose_kind(scheduler::read_nodes(kSinfo), "");
+  SubmitRequest one = request();
+  one.run = "runs/x";
+  const auto order = [&](const char* task) {
+    one.task = task;
+    return order_of(one, kind, at(""), {"--data", "d"});
+  };
+  EXPECT_EQ(order("rl").script.filename(), "train_a100.sbatch");
+  EXPECT_EQ(order("rl").arguments,
+            (std::vector<std::string>{"rl", "--data", "d", "--run", "runs/x"}));
+  EXPECT_EQ(order("sft").script.filename(), "sft_a100.sbatch");
+  EXPECT_EQ(order("sft").arguments, (std::vector<std::string>{"--data", "d", "--run", "runs/x"}));
 }
 
 TEST_F(SubmissionTest, AJobTakesItsLastStartAndASave) {
