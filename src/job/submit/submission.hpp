@@ -46,7 +46,7 @@ struct NodeShape {
 NodeShape shape_of(const SubmitRequest& request, const scheduler::NodeKind& kind);
 
 /// Returns the job script of the task in `home`, the directory that contains slurm/. If the task has no script for this
-/// type of GPU, returns its script for a100. If it has none, returns the script of all tasks, train_a100, whose first
+/// type of GPU, returns its script for a100. If it has none, returns train_a100, the script of all tasks. Its first
 /// argument is the task.
 std::filesystem::path script_of(const SubmitRequest& request, const scheduler::NodeKind& kind,
                                 const std::filesystem::path& home);

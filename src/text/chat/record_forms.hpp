@@ -69,7 +69,7 @@ std::string record_form_names(ChatForm chats);
 /// The records of one kind of data set.
 struct RecordKind {
   std::string_view name;  // a value of `pack --kind`
-  // SetKind::name of another kind whose data sets have the same content; "": its own row of SetKind.
+  // SetKind::name of another kind, if its data sets have the same content; "": its own row.
   std::string_view stored_as = "";
   std::optional<ChatForm> form = {};  // none: plain text
   std::string_view keys;              // the usual keys, for help: {"text"}

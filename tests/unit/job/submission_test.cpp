@@ -87,14 +87,16 @@ TEST_F(SubmissionTest, TheCommandFitsTheNodes) {
   one.chain = 3;
   one.after = "17:18";
   one.sbatch = {"--qos=long"};
+  std::filesystem::create_directories(at("slurm"));
+  std::ofstream(at("slurm/pretrain_a100.sbatch")) << "#!/bin/bash\n";
   const auto words = scheduler::slurm().submit_words(
-      order_of(one, *choose_kind(scheduler::read_nodes(kSinfo), ""), "/checkout", one.arguments));
+      order_of(one, *choose_kind(scheduler::read_nodes(kSinfo), ""), at(""), one.arguments));
 
   for (const char* word :
        {"--nodes=2", "--ntasks-per-node=8", "--cpus-per-task=8", "--gpus-per-node=8",
         "--time=4:00:00", "--array=1-3%1", "--dependency=afterok:17:18", "--qos=long"})
     EXPECT_TRUE(has(words, word)) << word;
-  const auto script = std::find(words.begin(), words.end(), "/checkout/slurm/pretrain_a100.sbatch");
+  const auto script = std::find(words.begin(), words.end(), at("slurm/pretrain_a100.sbatch"));
   EXPECT_EQ((std::vector<std::string>{script + 1, words.end()}),
             (std::vector<std::string>{"--data", "my data", "--run", "runs/a"}));
 }
