@@ -12,7 +12,7 @@
 namespace trireme::train {
 namespace {
 
-/// What the memory of a model beside the trained one depends on.
+/// The facts of a run that determine the memory of a model beside the trained one.
 struct RunFacts {
   const RunConfig& config;
   const UpdateFacts& update;
