@@ -1,5 +1,7 @@
 #include "objective/head.hpp"
 
+#include <algorithm>
+
 #include "core/error.hpp"
 #include "objective/vocab_parallel.hpp"
 
@@ -14,8 +16,8 @@ Head head_of(parallel::ParamRegistry& registry, parallel::ParamId id,
 }
 
 Head first_classes(Head head, std::int64_t classes) {
-  TRIREME_ASSERT(head.tensor.size() == 1 && classes <= head.classes);
-  head.weight = head.weight.narrow(0, 0, classes);
+  TRIREME_ASSERT(head.first < classes && classes <= head.classes);
+  head.weight = head.weight.narrow(0, 0, std::min(head.weight.size(0), classes - head.first));
   head.classes = classes;
   return head;
 }

@@ -22,8 +22,8 @@ struct Head {
 Head head_of(parallel::ParamRegistry& registry, parallel::ParamId id,
              const parallel::TensorGroup& tensor, ops::Path path);
 
-/// Returns the head without the rows from class `classes` on: rows that pad the vocabulary. Needs a
-/// whole head (tensor.size() == 1).
+/// Returns the head without the rows from class `classes` on: rows that pad the vocabulary. Each rank
+/// of tp needs at least one other row.
 Head first_classes(Head head, std::int64_t classes);
 
 /// The backward of an objective: adds the head's gradient from `tape` to the registry, unless the

@@ -51,7 +51,7 @@ at::Tensor PolicyObjective::forward(const parallel::Microbatch& batch, const at:
   const TargetRows targets(batch, hidden);
   if (targets.index.numel() > 0 && !batch.policy.defined())
     fail(ErrorKind::internal, "a policy loss received a batch without advantages");
-  const Head whole = head_of(registry_, setup_.head, {}, setup_.path);
+  const Head whole = head_of(registry_, setup_.head, setup_.tensor, setup_.path);
   const double temperature = setup_.config.temperature;
   const Head head = at_temperature(first_classes(whole, setup_.classes), temperature);
   const at::Tensor rows = targets.rows.div(temperature);
@@ -68,8 +68,8 @@ at::Tensor PolicyObjective::forward(const parallel::Microbatch& batch, const at:
                      .row_weights = terms.slopes.to(hidden.device(), ops::accumulate_type(hidden)),
                      .targets_checked = checked});
   at::Tensor grad_head = loss.grad_weight;
-  if (grad_head.defined() && head.classes < whole.classes)
-    grad_head = at::constant_pad_nd(grad_head, {0, 0, 0, whole.classes - head.classes});
+  if (grad_head.defined() && grad_head.size(0) < whole.weight.size(0))
+    grad_head = at::constant_pad_nd(grad_head, {0, 0, 0, whole.weight.size(0) - grad_head.size(0)});
   saved = {targets.spread(loss.grad_x.div(temperature), hidden), grad_head};
   record(batch.step, log_probs.to(at::kCPU), terms);
   return terms.losses.sum().to(hidden.device());
@@ -77,7 +77,10 @@ at::Tensor PolicyObjective::forward(const parallel::Microbatch& batch, const at:
 
 void PolicyObjective::record(std::int64_t step, const at::Tensor& log_probs,
                              const PolicyTerms& terms) {
-  const auto sum = [](const at::Tensor& values) { return values.sum().item<double>(); };
+  const bool reports = setup_.tensor.rank() == 0;
+  const auto sum = [&](const at::Tensor& values) {
+    return reports ? values.sum().item<double>() : 0.0;
+  };
   const auto largest = [](const at::Tensor& values) {
     return values.numel() > 0 ? values.max().item<double>() : 0;
   };
@@ -85,7 +88,7 @@ void PolicyObjective::record(std::int64_t step, const at::Tensor& log_probs,
                            sum(terms.gaps)};
   if (setup_.has_reference) sums.push_back(sum(terms.kl));
   if (setup_.config.objective == "ppo") sums.push_back(sum(terms.ratios.log().square().mul(0.5)));
-  means_.add(step, sums, static_cast<double>(log_probs.numel()));
+  means_.add(step, sums, reports ? static_cast<double>(log_probs.numel()) : 0);
   if (step != step_) largest_ratio_ = largest_gap_ = 0;
   step_ = step;
   largest_ratio_ = std::max(largest_ratio_, largest(terms.ratios));

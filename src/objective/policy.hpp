@@ -7,8 +7,9 @@
 
 namespace trireme::objective {
 
-/// Returns the log-probabilities [N] fp64 of all targets under softmax(logits / temperature), in
-/// host memory. `hidden` [B, T, D] holds the states of the model after its final norm.
+/// Returns the log-probabilities [N] fp64 of the targets of this rank under softmax(logits /
+/// temperature), in host memory. `hidden` [B, T, D] holds the states of the model after its final
+/// norm. Collective over tp.
 at::Tensor policy_logprobs(const parallel::Microbatch& batch, const at::Tensor& hidden,
                            const Head& head, double temperature);
 
@@ -21,7 +22,7 @@ at::Tensor policy_logprobs(const parallel::Microbatch& batch, const at::Tensor& 
 /// Measures, as means over the targets of a step: kl_ref (with a reference), entropy (-logp of the
 /// sampled tokens, an unbiased estimate), ratio_mean, clip_fraction, rollout_gap_mean, and for ppo
 /// approx_kl (0.5 log(ratio)^2). Maxima:
-/// ratio_max, rollout_gap_max.
+/// ratio_max, rollout_gap_max. Of the ranks of tp, one reports.
 class PolicyObjective final : public Objective {
  public:
   struct Setup {
@@ -30,6 +31,7 @@ class PolicyObjective final : public Objective {
     std::int64_t classes = 0;  // token ids of the tokenizer; later rows of the head are padding
     PolicyConfig config = {};
     bool has_reference = true;  // false: reference_logprob of the targets is not set
+    parallel::TensorGroup tensor = {};
   };
 
   /// `registry` and `measures` must outlive this.

@@ -41,7 +41,9 @@ ValueTerms value_terms(const at::Tensor& values, const at::Tensor& policy, doubl
 }  // namespace
 
 ValueObjective::ValueObjective(parallel::ParamRegistry& registry, const Setup& setup)
-    : registry_(registry), setup_(setup), head_(declare_reward_head(registry, setup.hidden_size)) {}
+    : registry_(registry), setup_(setup) {
+  if (setup.has_head) head_ = declare_reward_head(registry, setup.hidden_size);
+}
 
 at::Tensor ValueObjective::values(const parallel::Microbatch& batch,
                                   const at::Tensor& hidden) const {
@@ -66,7 +68,10 @@ at::Tensor ValueObjective::forward(const parallel::Microbatch& batch, const at::
                                 .to(hidden.device(), type)
                                 .unsqueeze(1);  // [N, 1]
   saved.grad_head = (slopes * targets.rows.to(type)).sum(0, /*keepdim=*/true);
-  saved.grad_hidden = targets.spread((slopes * head.to(type)).to(hidden.scalar_type()), hidden);
+  const at::Tensor grad_rows = (slopes * head.to(type)).to(hidden.scalar_type());
+  // The ranks of tp add up their gradients of the hidden states, so one of them gives the gradient.
+  saved.grad_hidden =
+      setup_.tensor.rank() == 0 ? targets.spread(grad_rows, hidden) : at::zeros_like(hidden);
   return terms.losses.sum().to(hidden.device());
 }
 

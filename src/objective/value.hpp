@@ -1,6 +1,7 @@
 #pragma once
 #include "objective/objective.hpp"
 #include "parallel/param_registry.hpp"
+#include "parallel/tensor/tensor_group.hpp"
 
 /// Critics: a scalar head on the hidden states of a transformer, read at each target.
 namespace trireme::objective {
@@ -26,6 +27,8 @@ class ValueObjective final : public Objective {
     parallel::ParamId lm_head = 0;  // the model's output matrix
     std::int64_t hidden_size = 0;
     ValueConfig config = {};
+    bool has_head = true;  // false: the rank has no last stage and declares nothing
+    parallel::TensorGroup tensor = {};
   };
 
   /// Declares the head. `registry` must outlive this object.
@@ -39,7 +42,7 @@ class ValueObjective final : public Objective {
   [[nodiscard]] at::Tensor evaluate(const parallel::Microbatch& batch,
                                     const at::Tensor& hidden) const override;
 
-  /// Returns the values [N] fp64 of all targets, in host memory. `hidden` [B, T, D] holds the
+  /// Returns the values [N] fp64 of the targets of this rank, in host memory. `hidden` [B, T, D] holds the
   /// states of the model after its final norm.
   [[nodiscard]] at::Tensor values(const parallel::Microbatch& batch,
                                   const at::Tensor& hidden) const;

@@ -214,13 +214,13 @@ def compare_ranks(comparison, mpiexec):
                 comparison.expect(f"{ranks} ranks, {keys}: {key}", [line[key] for line in metrics], [line[key] for line in runs[0][0]])
 
 
-def kill_and_resume(comparison, name, keys, points):
-    """Kills a run at each of the failpoints and resumes it. Returns the directories of the runs; that of the whole run comes first."""
+def kill_and_resume(comparison, name, keys, points, launch=None):
+    """Kills a run at each of the failpoints and resumes it. `launch` begins the command of a run on several ranks. Returns the directories of the runs; that of the whole run comes first."""
     runs = []
     for point in ("", *points):
         run = os.path.join(comparison.work, f"killed {name}{point}")
         runs.append(run)
-        command = [comparison.trireme, "rl", "--init", comparison.start, "--data", comparison.data, "--run", run]
+        command = (launch or [comparison.trireme]) + ["rl", "--init", comparison.start, "--data", comparison.data, "--run", run]
         command += keys_of(OPTIM, {**RL, "checkpoint.every": 1, **keys})
         if point:
             fault = {**os.environ, "TRIREME_FAULT": f"{point}:0:{ {'train.step': 3, 'train.forward': 10}.get(point, 2)}:kill9", "TRIREME_ALLOW_FAULTS": "1"}

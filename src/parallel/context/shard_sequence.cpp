@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/by_name.hpp"
+#include "core/error.hpp"
 #include "ops/upload.hpp"
 #include "parallel/context/sequence_sharding.hpp"
 
@@ -17,9 +18,11 @@ ContextGroup context_group(const Mesh& mesh) {
 
 namespace {
 
-/// Returns the target tokens at the positions `own` of whole rows of `length` tokens.
+/// Returns the target tokens at the positions `own` of whole rows of `length` tokens. Appends the
+/// numbers that these targets have in the whole rows to `numbers`.
 std::shared_ptr<const TargetTokens> select_targets(const TargetTokens& whole, std::int64_t length,
-                                                   const ops::RowPositions& own) {
+                                                   const ops::RowPositions& own,
+                                                   std::vector<std::int64_t>& numbers) {
   auto selected = std::make_shared<TargetTokens>();
   selected->least = whole.least;
   selected->most = whole.most;
@@ -30,9 +33,9 @@ std::shared_ptr<const TargetTokens> select_targets(const TargetTokens& whole, st
       for (auto next = std::ranges::lower_bound(whole.tokens, first);
            next != whole.tokens.end() && *next < first + range.length; ++next) {
         selected->tokens.push_back(token + *next - first);
+        numbers.push_back(next - whole.tokens.begin());
         if (!whole.sequences.empty())
-          selected->sequences.push_back(
-              whole.sequences[static_cast<std::size_t>(next - whole.tokens.begin())]);
+          selected->sequences.push_back(whole.sequences[static_cast<std::size_t>(numbers.back())]);
       }
       token += range.length;
     }
@@ -51,8 +54,13 @@ Microbatch shard_sequence(Microbatch whole, const Mesh& mesh) {
       shard_positions(balance, {.bounds = whole.bounds}, whole.rows(), whole.length(), ranks);
   const ops::RowPositions& own =
       whole.positions_of_ranks[static_cast<std::size_t>(mesh.rank(Axis::cp))];
-  if (whole.target_tokens)
-    whole.target_tokens = select_targets(*whole.target_tokens, whole.length(), own);
+  TRIREME_ASSERT(whole.target_tokens || !whole.policy.defined());
+  if (whole.target_tokens) {
+    std::vector<std::int64_t> numbers;
+    whole.target_tokens = select_targets(*whole.target_tokens, whole.length(), own, numbers);
+    if (whole.policy.defined())
+      whole.policy = whole.policy.index_select(0, at::tensor(numbers, at::kLong));
+  }
   if (whole.mismatched)
     whole.mismatched = std::make_shared<Microbatch>(shard_sequence(*whole.mismatched, mesh));
   // the previous token of a token may be on another rank

@@ -17,7 +17,8 @@ struct ContextGroup {
 ContextGroup context_group(const Mesh& mesh);
 
 /// Shards a micro-batch of whole rows along the sequence: returns this cp rank's T / cp tokens of
-/// each row, selected by parallel.cp_balance, and the positions of all ranks.
+/// each row, selected by parallel.cp_balance, and the positions of all ranks. Microbatch::policy then
+/// has the targets of this rank, in the order of its tokens.
 Microbatch shard_sequence(Microbatch whole, const Mesh& mesh);
 
 }  // namespace trireme::parallel

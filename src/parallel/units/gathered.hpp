@@ -7,7 +7,8 @@
 #include "comm/communicator.hpp"
 #include "parallel/param_registry.hpp"
 
-/// Assembles whole tensors from the ranks' parts, to compare layouts of small models.
+/// Assembles whole tensors from the ranks' parts: one by one, or all at once to compare layouts of
+/// small models.
 namespace trireme::parallel {
 
 /// The range of one parameter in a tensor that contains all parameters.
@@ -21,6 +22,11 @@ struct GatheredParam {
 
 /// Returns all declared parameters in id order.
 std::vector<GatheredParam> gathered_params(const ParamRegistry& registry);
+
+/// Copies the master weights that all ranks hold into `whole`, which declares all parameters of the
+/// model on one rank, and refreshes its weights. Works for every layout of `parts`. Takes extra
+/// memory for one parameter. Collective over the world of `parts`.
+void copy_whole_weights(const ParamRegistry& parts, ParamRegistry& whole);
 
 /// Gathers the tensors of all ranks. All functions are collective.
 class Gathering {

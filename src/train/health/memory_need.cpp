@@ -10,9 +10,45 @@
 #include "train/cost/state_bytes.hpp"
 
 namespace trireme::train {
+namespace {
+
+/// The facts of a run that determine the memory of a model beside the trained one.
+struct RunFacts {
+  const RunConfig& config;
+  const UpdateFacts& update;
+  device::ParamDTypes dtypes;
+  int ranks;
+  bool offloaded;
+  const std::vector<std::string>& shape;  // keys of the shape of the trained model
+};
+
+MemoryPart memory_of(const ModelBeside& beside, const RunFacts& run) {
+  const model::ModelConfig& model = run.config.model;
+  if (beside.kind == ModelBeside::Kind::frozen) {
+    return {"the task's frozen model",
+            weight_bytes(run.update, mean_elements(run.update, beside.count, beside.experts)),
+            beside.key.empty() ? run.shape : std::vector{beside.key}};
+  }
+  if (beside.kind == ModelBeside::Kind::copy) {
+    return {"the copy of the whole model that generates answers",
+            model.num_parameters_wide() * static_cast<double>(run.update.compute_size()),
+            run.shape};
+  }
+  const UpdateFacts whole = update_facts(model, run.config.optim, run.dtypes, run.config.parallel,
+                                         run.ranks, UpdateShape{}, {});
+  const StateBytes critic = state_bytes(whole, mean_elements(whole).trained);
+  const bool two_copies = run.update.has_master_copy();
+  double bytes = critic.grads;
+  if (!run.offloaded) bytes += critic.optimizer + (two_copies ? critic.main : critic.weights);
+  if (two_copies || run.offloaded) bytes += critic.weights;
+  return {"the critic", bytes, {"rl.objective"}};
+}
+
+}  // namespace
+
 std::vector<MemoryPart> memory_need(const RunConfig& config, device::ParamDTypes dtypes,
                                     std::int64_t data_ranks, bool offloaded,
-                                    const FrozenParameters& beside) {
+                                    const std::vector<ModelBeside>& beside) {
   const model::ModelConfig& model = config.model;
   const parallel::ParallelConfig& parallel = config.parallel;
   const auto ranks = static_cast<int>(data_ranks * parallel.tp * parallel.pp);
@@ -34,20 +70,8 @@ std::vector<MemoryPart> memory_need(const RunConfig& config, device::ParamDTypes
   if (two_copies || offloaded) parts.push_back({"compute weights", state.weights, shape});
   if (config.lora.on())
     parts.push_back({"frozen weights", weight_bytes(facts, elements.frozen), shape});
-  if (beside.count > 0) {
-    parts.push_back({"the task's frozen model",
-                     weight_bytes(facts, mean_elements(facts, beside.count, beside.experts)),
-                     beside.key.empty() ? shape : std::vector{beside.key}});
-  }
-  if (beside.has_critic) {
-    const UpdateFacts whole =
-        update_facts(model, config.optim, dtypes, parallel, ranks, UpdateShape{}, {});
-    const StateBytes critic = state_bytes(whole, mean_elements(whole).trained);
-    double bytes = critic.grads;
-    if (!offloaded) bytes += critic.optimizer + (two_copies ? critic.main : critic.weights);
-    if (two_copies || offloaded) bytes += critic.weights;
-    parts.push_back({"the critic", bytes, {"rl.objective"}});
-  }
+  for (const ModelBeside& other : beside)
+    parts.push_back(memory_of(other, {config, facts, dtypes, ranks, offloaded, shape}));
   // Each position has cos and sin for half a head.
   const double angle = dtypes.compute == at::kDouble ? sizeof(double) : sizeof(float);
   parts.push_back(
@@ -102,7 +126,7 @@ void check_memory(const std::vector<MemoryPart>& parts, int ranks, const Machine
 
 void check_free_memory(const RunConfig& config, const comm::LaunchInfo& launch, int ranks,
                        const config::ConfigSet& keys, bool whole_rows,
-                       const FrozenParameters& beside) {
+                       const std::vector<ModelBeside>& beside) {
   const at::Device device = device::choose_device(config.train.device, launch.local_rank);
   // With CUDA_VISIBLE_DEVICES, ranks may use different GPUs under the same name.
   const int sharing = device.is_cpu() ? launch.local_size : 1;

@@ -18,12 +18,17 @@ struct MemoryPart {
   std::vector<std::string> keys = {};  // configuration keys that determine its size
 };
 
-/// The models beside the trained one: parameter counts of a frozen model, and a critic.
-struct FrozenParameters {
-  double count = 0;
-  double experts = 0;       // part of `count` in routed experts
-  std::string key = {};     // its configuration key; "": it has the shape of the trained model
-  bool has_critic = false;  // a critic has the shape of the trained model, and no adapters
+/// A model that a run holds beside the trained one.
+struct ModelBeside {
+  enum class Kind {
+    frozen,  // only weights, on the layout of the trained model
+    critic,  // trained: shape and layout of the trained model, no adapters
+    copy,    // weights of the whole trained model on each rank, to generate answers
+  };
+  Kind kind = Kind::frozen;
+  double count = 0;      // frozen: parameters
+  double experts = 0;    // frozen: part of `count` in routed experts
+  std::string key = {};  // frozen: its configuration key; "": it has the shape of the trained model
 };
 
 /// Returns the minimum memory of one rank out of `data_ranks` (dp x cp) during training: weights
@@ -33,7 +38,7 @@ struct FrozenParameters {
 /// resolved.
 std::vector<MemoryPart> memory_need(const RunConfig& config, device::ParamDTypes dtypes,
                                     std::int64_t data_ranks = 1, bool offloaded = false,
-                                    const FrozenParameters& beside = {});
+                                    const std::vector<ModelBeside>& beside = {});
 
 /// Replaces the block inputs in `parts` by all activations of `rank`, if their formula is known.
 void count_activations(const RunConfig& config, int ranks, int rank,
@@ -47,9 +52,9 @@ void check_memory(const std::vector<MemoryPart>& parts, int ranks, const Machine
 
 /// Checks the memory of a run on `ranks` ranks before this rank allocates on its device. On a CPU,
 /// all activations of a micro-batch count. `config` is resolved and read by `keys`. `whole_rows`:
-/// rows have train.seq_len tokens, not the length of preference pairs. `beside`: frozen model.
+/// rows have train.seq_len tokens, not the length of preference pairs. `beside`: other models.
 void check_free_memory(const RunConfig& config, const comm::LaunchInfo& launch, int ranks,
                        const config::ConfigSet& keys, bool whole_rows = true,
-                       const FrozenParameters& beside = {});
+                       const std::vector<ModelBeside>& beside = {});
 
 }  // namespace trireme::train

@@ -54,11 +54,13 @@ std::unique_ptr<RewardModel> load_reward_model(const RewardSetup& setup) {
   return result;
 }
 
-std::vector<Rollout> begin_rollouts(const GenerationSetup& setup,
-                                    std::span<const RlPrompt> prompts) {
+std::vector<Rollout> begin_rollouts(const GenerationSetup& setup, std::span<const RlPrompt> prompts,
+                                    AnswerRange range) {
+  std::size_t index = 0;
   std::vector<Rollout> rollouts;
   for (const RlPrompt& prompt : prompts) {
-    for (std::int64_t sample = 0; sample < setup.config.group; ++sample) {
+    for (std::int64_t sample = 0; sample < setup.config.group; ++sample, ++index) {
+      if (index < range.first || index - range.first >= range.count) continue;
       Rollout rollout;
       rollout.prompt_index = prompt.index;
       rollout.sample = sample;
@@ -108,11 +110,12 @@ void append_answer(const GenerationSetup& setup, const generate::Answer& answer,
 }  // namespace
 
 std::vector<Rollout> generate_answers(const GenerationSetup& setup,
-                                      std::span<const RlPrompt> prompts) {
+                                      std::span<const RlPrompt> prompts, AnswerRange range) {
   const RlConfig& config = setup.config;
-  std::vector<Rollout> rollouts = begin_rollouts(setup, prompts);
+  std::vector<Rollout> rollouts = begin_rollouts(setup, prompts, range);
+  if (rollouts.empty()) return rollouts;
   std::size_t longest = 0;
-  for (const RlPrompt& prompt : prompts) longest = std::max(longest, prompt.ids.size());
+  for (const Rollout& one : rollouts) longest = std::max(longest, one.prompt.size());
   generate::EngineConfig engine_config;
   engine_config.max_batch = std::min<std::int64_t>(std::ssize(rollouts), kMaxBatch);
   engine_config.max_context = setup.agent != nullptr

@@ -24,13 +24,19 @@ struct GenerationSetup {
   std::int64_t weights_version = 0;
 };
 
-/// Generates rl.group answers for each prompt, in the order of the prompts. Each answer depends
-/// only on the weights, the seed, and the indices of prompt and answer. A new engine reads the
-/// current weights, so no cached key or value is stale. With an agent, an answer that calls tools is
-/// followed by their results and another answer. Throws the error of a failed request, and errors of
-/// Agent.
+/// Some of the answers to a list of prompts. Prompt i has the answers i * rl.group to
+/// (i + 1) * rl.group - 1.
+struct AnswerRange {
+  std::size_t first = 0;
+  std::size_t count = static_cast<std::size_t>(-1);  // at most all further answers
+};
+
+/// Generates the answers of a range, in the order of the prompts. Each answer depends only on  the
+/// weights, the seed, and the indices of prompt and answer. A new engine reads the current weights,
+/// so no cached key or value is stale. With an agent, an answer that calls tools is followed by their
+/// results and another answer. Throws the error of a failed request, and errors of Agent.
 std::vector<Rollout> generate_answers(const GenerationSetup& setup,
-                                      std::span<const RlPrompt> prompts);
+                                      std::span<const RlPrompt> prompts, AnswerRange range = {});
 
 struct RewardSetup {
   const RlConfig& config;

@@ -17,7 +17,7 @@ class RlMeasures {
   /// `measures` must outlive this object.
   RlMeasures(const RlConfig& config, Measures& measures);
 
-  /// Records the answers of this rank. Collective.
+  /// Records the answers that this rank counts. Collective.
   void record(comm::Communicator& world, std::span<const Rollout> rollouts,
               const AdvantageTotals& advantages, double rollout_s);
 

@@ -53,6 +53,11 @@ struct Rollout {
 /// Returns one line of RUN/rollouts/step-NNNNNNNNN.jsonl, with its line end.
 std::string rollout_line(const Rollout& rollout);
 
+/// Reads lines of rollout_line() with all values that a run computes. `where` begins the message of an
+/// error. Throws Error(data) for an invalid line.
+std::vector<Rollout> rollouts_of_lines(std::string_view lines, std::int64_t vocab_size,
+                                       const std::string& where);
+
 std::string rollout_file_name(std::int64_t step);
 
 /// Removes the files of all steps before `step` but the newest `kept` - 1. Later files stay.

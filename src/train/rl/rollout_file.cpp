@@ -121,6 +121,20 @@ std::string rollout_line(const Rollout& rollout) {
   return json_line(line);
 }
 
+std::vector<Rollout> rollouts_of_lines(std::string_view lines, std::int64_t vocab_size,
+                                       const std::string& where) {
+  std::vector<Rollout> rollouts;
+  for_each_line(lines, where, [&](std::string_view text, const std::string& line) {
+    const Json json = parse_json(text, line);
+    Rollout one = parse_rollout(json, vocab_size, line);
+    read_computed(json, line, one);
+    one.prompt_index = json_get<std::int64_t>(json, "prompt_index", line);
+    one.sample = json_get<std::int64_t>(json, "sample", line);
+    rollouts.push_back(std::move(one));
+  });
+  return rollouts;
+}
+
 std::string rollout_file_name(std::int64_t step) {
   constexpr std::size_t kDigits = 9;
   std::string digits = std::to_string(step);

@@ -1,7 +1,5 @@
 #include "train/rl/whole_model.hpp"
 
-#include <ATen/ATen.h>
-
 #include "parallel/units/gathered.hpp"
 
 namespace trireme::train {
@@ -22,6 +20,11 @@ model::TransformerOptions options_of(const WholeModel::Setup& setup, const paral
 
 }  // namespace
 
+bool needs_whole_model(const parallel::ParallelConfig& parallel) {
+  return parallel.zero > 2 || parallel.tp > 1 || parallel.cp > 1 || parallel.pp > 1 ||
+         parallel::has_expert_grid(parallel);
+}
+
 WholeModel::WholeModel(const Setup& setup)
     : mesh_(self_, {}),
       transformer_(without_gradients(registry_), setup.model, options_of(setup, mesh_)) {
@@ -30,12 +33,7 @@ WholeModel::WholeModel(const Setup& setup)
 }
 
 void WholeModel::copy_weights(const parallel::ParamRegistry& parts) {
-  const parallel::Gathering gathering(parts, parallel::gathered_params(registry_),
-                                      parts.mesh().world());
-  const at::Tensor all = gathering.weights();
-  for (parallel::ParamId id = 0; id < registry_.size(); ++id)
-    registry_.main(id).copy_(gathering.params()[id].of(all).view(registry_.spec(id).shape));
-  registry_.refresh_weights();
+  parallel::copy_whole_weights(parts, registry_);
 }
 
 }  // namespace trireme::train

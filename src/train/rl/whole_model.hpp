@@ -6,8 +6,11 @@
 
 namespace trireme::train {
 
-/// A copy of the whole model on each rank, for a model that several ranks hold together (ZeRO-3). The engine and the log-probabilities before an update read this copy. It has the dtype
-/// that the run computes with and no gradients.
+/// Returns true if a rank of this layout does not hold the whole model in one piece.
+[[nodiscard]] bool needs_whole_model(const parallel::ParallelConfig& parallel);
+
+/// A copy of the whole model on each rank, for a layout that divides the model between ranks. The
+/// engine reads this copy. It has the dtype that the run computes with and no gradients.
 class WholeModel {
  public:
   struct Setup {
@@ -23,8 +26,7 @@ class WholeModel {
   WholeModel(const WholeModel&) = delete;
   WholeModel& operator=(const WholeModel&) = delete;
 
-  /// Copies the current master weights of all ranks. Host memory: 8 bytes for each parameter of the
-  /// whole model. Collective over the world of `parts`.
+  /// Copies the current master weights of all ranks. Collective over the world of `parts`.
   void copy_weights(const parallel::ParamRegistry& parts);
 
   [[nodiscard]] model::Transformer& transformer() { return transformer_; }

@@ -115,11 +115,9 @@ void preflight_run(const RunRequest& run, const RunData& data) {
   check_profile(run);
   RunConfig whole = run.config;
   whole.train.micro_batch *= run.task.rows_per_sample();
-  FrozenParameters beside = frozen_parameters(run);
-  beside.has_critic = run.task.critic().has_value();
   device::with_torch_errors([&] {
     check_free_memory(whole, run.ranks.launch, run.ranks.world.size(), run.keys,
-                      !data.stream().samples_are_pairs(), beside);
+                      !data.stream().samples_are_pairs(), models_beside(run));
   });
 }
 

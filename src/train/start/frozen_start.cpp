@@ -203,17 +203,23 @@ std::optional<model::ModelConfig> shape_at(const fs::path& place) {
 
 }  // namespace
 
-FrozenParameters frozen_parameters(const RunRequest& run) {
+std::vector<ModelBeside> models_beside(const RunRequest& run) {
+  std::vector<ModelBeside> models;
+  if (run.task.critic()) models.push_back({.kind = ModelBeside::Kind::critic});
+  if (run.task.copies_whole_model(run.config)) models.push_back({.kind = ModelBeside::Kind::copy});
   const auto need = run.task.frozen(run.config);
-  if (!need) return {};
-  const auto of = [](const model::ModelConfig& model, const std::string& key) {
-    return FrozenParameters{model.num_parameters_wide(), model.num_expert_parameters_wide(), key};
-  };
-  if (need->checkpoint.empty()) return of(run.config.model, "");
-  auto shape = shape_at(run.folder.root / need->name);  // exists if the run resumes
-  if (!shape) shape = shape_at(need->checkpoint);
-  if (!shape) return {};
-  return of(*shape, need->key);
+  if (!need) return models;
+  std::optional<model::ModelConfig> shape = run.config.model;
+  if (!need->checkpoint.empty()) {
+    shape = shape_at(run.folder.root / need->name);  // exists if the run resumes
+    if (!shape) shape = shape_at(need->checkpoint);
+  }
+  if (shape) {
+    models.push_back({ModelBeside::Kind::frozen, shape->num_parameters_wide(),
+                      shape->num_expert_parameters_wide(),
+                      need->checkpoint.empty() ? "" : need->key});
+  }
+  return models;
 }
 
 void check_frozen(const RunRequest& run, const RunData& data) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/load/load.hpp"
 #include "checkpoint/maintenance/model_path.hpp"
@@ -32,10 +33,10 @@ struct FrozenStart {
   std::optional<FrozenWeights> model;  // frozen model of the task (reference or teacher)
 };
 
-/// Returns the parameter counts of the task's frozen model, as its manifest states them. The
-/// configuration of `run` is resolved. Returns zeros if the task has no frozen model or if the
-/// manifest cannot be read.
-FrozenParameters frozen_parameters(const RunRequest& run);
+/// Returns the models that the run holds beside the trained one. The manifest of the task's frozen
+/// model states its parameter counts; a model without a readable manifest is absent. The
+/// configuration of `run` is resolved.
+std::vector<ModelBeside> models_beside(const RunRequest& run);
 
 /// Checks that the task's frozen model exists and fits the tokens of `data`. Reads only manifests.
 /// Does nothing if the run directory already has a copy. Throws Error(data) or Error(usage).

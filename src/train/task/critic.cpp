@@ -8,7 +8,8 @@ namespace trireme::train {
 
 Critic::Critic(const Setup& setup)
     : transformer_(registry_, setup.model, setup.stages, setup.options),
-      objective_(registry_, {transformer_.head_weight(), setup.model.hidden_size, setup.value}),
+      objective_(registry_, {transformer_.head_weight(), setup.model.hidden_size, setup.value,
+                             transformer_.has_head(), transformer_.tensor()}),
       optimizer_((registry_.allocate(setup.mesh, setup.dtypes, setup.device),
                   transformer_.prepare(), optim::make_optimizer(setup.optim, registry_))),
       scaler_(/*dynamic=*/false),
@@ -16,9 +17,12 @@ Critic::Critic(const Setup& setup)
             setup.optim.clip_norm),
       state_(registry_, *optimizer_) {}
 
-at::Tensor Critic::values(const parallel::Microbatch& batch) {
+void Critic::values(std::span<const parallel::Microbatch> batches,
+                    const std::function<void(std::size_t, const at::Tensor&)>& use) {
   const at::NoGradGuard no_grad;
-  return objective_.values(batch, transformer_.hidden(batch));
+  step_.forward(batches, [&](std::size_t i, const at::Tensor& hidden) {
+    use(i, objective_.values(batches[i], hidden));
+  });
 }
 
 UpdateResult Critic::update(std::span<const data::Batch> batches, std::int64_t update_terms,

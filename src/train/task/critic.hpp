@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -35,8 +36,11 @@ class Critic {
   /// Allocates memory but sets no weights. The mesh must outlive this object.
   explicit Critic(const Setup& setup);
 
-  /// Returns the values [N] fp64 of all targets of a batch, in host memory.
-  [[nodiscard]] at::Tensor values(const parallel::Microbatch& batch);
+  /// Computes the values of micro-batches on the layout of the critic. On the ranks with the last
+  /// stage, `use` receives the number of each micro-batch and the values [n] fp64 of its targets on
+  /// this rank, in host memory. Collective over the world.
+  void values(std::span<const parallel::Microbatch> batches,
+              const std::function<void(std::size_t, const at::Tensor&)>& use);
 
   /// Runs one update at learning rate `lr`; the other arguments are those of Step::run(). Throws
   /// Error(numeric) on all ranks if a loss or gradient is not finite. Collective over the world.

@@ -4,9 +4,11 @@
 
 #include "core/error.hpp"
 #include "objective/policy.hpp"
+#include "parallel/param_spec.hpp"
 #include "train/rl/agent.hpp"
 #include "train/rl/answer_tokens.hpp"
 #include "train/rl/rl_config.hpp"
+#include "train/rl/whole_model.hpp"
 #include "train/task/rl_source.hpp"
 #include "train/task/task.hpp"
 
@@ -74,26 +76,19 @@ class Rl final : public Task {
     return config_.has_reference();
   }
 
+  [[nodiscard]] bool copies_whole_model(const RunConfig& config) const override {
+    return config_.replay.empty() && needs_whole_model(config.parallel);
+  }
+
   void check_files(const RunConfig& config,
                    std::span<const data::SampleSet* const> sets) const override {
-    const auto require = [](const char* key, std::int64_t value, std::int64_t most) {
-      if (value <= most) return;
+    if (config.parallel.local_steps > 1) {
       fail(ErrorKind::usage,
-           "{} is {}. It must be at most {} for trireme rl, because each rank generates answers "
-           "with the whole model.",
-           key, value, most);
-    };
-    require("parallel.tp", config.parallel.tp, 1);
-    require("parallel.cp", config.parallel.cp, 1);
-    require("parallel.pp", config.parallel.pp, 1);
-    require("parallel.ep", config.parallel.ep, 1);
-    require("parallel.local_steps", config.parallel.local_steps, 1);
-    if (config_.has_critic() && config.parallel.zero > 2) {
-      fail(ErrorKind::usage,
-           "parallel.zero is {}. It must be at most 2 with rl.objective = ppo, because each rank "
-           "computes with the whole critic.",
-           config.parallel.zero);
+           "parallel.local_steps is {}. It must be 1 for trireme rl, because all ranks generate "
+           "answers with the same weights.",
+           config.parallel.local_steps);
     }
+    check_vocabulary(config, sets);
     if (config_.has_critic() && config.train.precision == "fp16") {
       fail(
           ErrorKind::usage,
@@ -125,12 +120,12 @@ class Rl final : public Task {
 
   [[nodiscard]] std::unique_ptr<objective::Objective> make_objective(
       const TaskContext& context) const override {
+    const std::int64_t num_ids = num_ids_of(context.sets, context.config);
     return std::make_unique<objective::PolicyObjective>(
         context.model.registry(),
         objective::PolicyObjective::Setup{
-            context.model.head_weight(), ops::path_of(context.config.train.fused_ops),
-            answer_tokens(context.sets.front()->set(), context.model.config().vocab_size).size,
-            config_.loss, config_.has_reference()},
+            context.model.head_weight(), ops::path_of(context.config.train.fused_ops), num_ids,
+            config_.loss, config_.has_reference(), context.model.tensor()},
         context.measures);
   }
 
@@ -140,6 +135,25 @@ class Rl final : public Task {
   }
 
  private:
+  /// Returns the number of ids of the tokenizer. Later rows of the embedding are padding.
+  static std::int64_t num_ids_of(std::span<const data::SampleSet* const> sets,
+                                 const RunConfig& config) {
+    return answer_tokens(sets.front()->set(), config.model.vocab_size).size;
+  }
+
+  /// Throws Error(usage) if a rank of tp has only rows that pad the embedding.
+  static void check_vocabulary(const RunConfig& config,
+                               std::span<const data::SampleSet* const> sets) {
+    const auto tp = static_cast<int>(config.parallel.tp);
+    if (tp == 1) return;
+    const std::int64_t ids = num_ids_of(sets, config);
+    if (parallel::split_range(config.model.vocab_size, {}, tp, tp - 1).begin < ids) return;
+    fail(ErrorKind::usage,
+         "parallel.tp is {}. It must be smaller: the last rank would have only rows of the "
+         "embedding (model.vocab_size = {}) that are no ids of the tokenizer, which has {}.",
+         tp, config.model.vocab_size, ids);
+  }
+
   RlConfig config_;
 };
 

@@ -1,63 +1,50 @@
 #include "train/task/rl_source.hpp"
 
-#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <array>
-#include <map>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "comm/agree.hpp"
-#include "comm/scalars.hpp"
 #include "core/error.hpp"
 #include "core/join.hpp"
 #include "core/log.hpp"
 #include "core/process/failpoints.hpp"
 #include "core/timer.hpp"
-#include "device/precision.hpp"
 #include "device/torch_errors.hpp"
 #include "optim/schedule.hpp"
-#include "train/rl/answers.hpp"
-#include "train/rl/prompts.hpp"
 #include "train/rl/rl_measures.hpp"
-#include "train/rl/rollout.hpp"
 #include "train/rl/rollout_progress.hpp"
 #include "train/rl/token_advantages.hpp"
-#include "train/rl/valid_prompts.hpp"
-#include "train/rl/whole_model.hpp"
 #include "train/task/answer_logprobs.hpp"
 #include "train/task/critic.hpp"
+#include "train/task/rollout_generator.hpp"
 #include "train/task/rollout_ranks.hpp"
 
 namespace trireme::train {
 namespace {
 
+/// Returns the keys with rl.max_total_tokens limited to train.seq_len.
+RlConfig limited(RlConfig config, std::int64_t seq_len) {
+  config.max_total_tokens = std::min(config.max_total_tokens, seq_len);
+  return config;
+}
+
 class RolloutSource final : public SampleSource {
  public:
   RolloutSource(const RlConfig& config, const SourceContext& context)
-      : config_(config),
+      : config_(limited(config, context.config.train.seq_len)),
         context_(context),
-        prompts_(context.stream),
+        ranks_(context.world, context.mesh),
         tokens_(answer_tokens(context.stream.first_set(), context.model.config().vocab_size)),
-        rewards_(comm::all_or_none(context.world,
-                                   [&] {
-                                     return RewardTerms({config, tokens_,
-                                                         context.config.train.seq_len,
-                                                         context.model.registry().device(),
-                                                         context.config.train.precision == "fp64"});
-                                   })),
-        logprobs_(config_, context_, tokens_.size),
+        generator_(config_, context_, ranks_, tokens_),
+        logprobs_(config_, context_, ranks_, tokens_.size),
         measures_(config, context.measures) {
-    config_.max_total_tokens = std::min(config_.max_total_tokens, context.config.train.seq_len);
-    if (config_.uses_tools())
-      agent_ = comm::all_or_none(context.world,
-                                 [&] { return std::make_unique<Agent>(config_, tokens_); });
     const std::int64_t prompts = config.prompts_of_step(context.config.train.global_batch);
-    const std::int64_t at_once =
-        context.config.train.micro_batch * context.mesh.size(parallel::Axis::dp);
+    const std::int64_t at_once = context.config.train.micro_batch * ranks_.data_ranks();
     if (prompts % at_once != 0) {
       fail(ErrorKind::usage,
            "rl.mini_batch is {}. It must be a multiple of {} (train.micro_batch * data-parallel "
@@ -104,10 +91,12 @@ class RolloutSource final : public SampleSource {
         part = begin_rollout();
       }
     }
-    measures_.record(context_.world, rollouts_, advantages_, rollout_s_);
+    const bool counts = ranks_.is_first();
+    measures_.record(context_.world,
+                     counts ? std::span<const Rollout>(rollouts_) : std::span<const Rollout>(),
+                     counts ? advantages_ : AdvantageTotals{}, generator_.seconds());
     const std::span<const Rollout> used = mini_batch_of(part);
-    const UpdateTotals totals =
-        sum_totals(context_.world, config_, context_.config.train, step_, used);
+    const UpdateTotals totals = sum_totals(ranks_, config_, context_.config, step_, used);
     UpdateSamples samples;
     samples.batches = make_batches(used, totals);
     if (context_.critic != nullptr) critic_update_ = {samples.batches, totals.targets};
@@ -126,7 +115,7 @@ class RolloutSource final : public SampleSource {
       const UpdateResult result =
           context_.critic->update(critic_update_.batches, critic_update_.targets, step_, update,
                                   share * config_.ppo.critic_lr);
-      measures_.record_value_loss(result.loss_sum, static_cast<double>(result.num_targets));
+      record_value_loss(result);
     }
     measures_.record_update(seconds + timer.seconds());
   }
@@ -143,24 +132,9 @@ class RolloutSource final : public SampleSource {
     return context_.validation;
   }
 
-  /// Generates one greedy answer and rl.group sampled answers for each prompt of the validation.
   std::optional<GeneratedValidation> validate() override {
     const at::NoGradGuard no_grad;
-    copy_weights();
-    std::array<double, 3> sums = comm::all_or_none(context_.world, [&] {
-      return device::with_torch_errors([&] {
-        const std::vector<RlPrompt> prompts =
-            valid_prompts(context_.validation, context_.mesh.rank(parallel::Axis::dp),
-                          context_.mesh.size(parallel::Axis::dp), limits());
-        return validate_prompts({whole_model(), tokens_, config_, agent_.get(),
-                                 context_.config.train.seed, /*weights_version=*/step_},
-                                prompts, rewards_);
-      });
-    });
-    for (double& sum : sums) sum = sum_of_ranks(sum, "validation");
-    const double reward = sums[0] / sums[2];
-    return GeneratedValidation{-reward,
-                               {{"valid_reward", reward}, {"valid_pass_at_k", sums[1] / sums[2]}}};
+    return generator_.validate(step_);
   }
 
  private:
@@ -171,18 +145,15 @@ class RolloutSource final : public SampleSource {
 
   [[nodiscard]] std::int64_t steps_of_rollout() const { return config_.updates * mini_batches(); }
 
-  /// Returns the prompts of a mini-batch that belong to one rank.
+  /// Returns the prompts of a mini-batch that belong to one group of ranks.
   [[nodiscard]] std::int64_t prompts_of_mini_batch() const {
-    return context_.config.train.global_batch / mini_batches() /
-           context_.mesh.size(parallel::Axis::dp);
+    return context_.config.train.global_batch / mini_batches() / ranks_.data_ranks();
   }
 
-  /// Returns the first prompt of this rank in a mini-batch. A mini-batch consists of the same prompts
+  /// Returns the first prompt of this group in a mini-batch. A mini-batch consists of the same prompts
   /// on every number of ranks.
   [[nodiscard]] std::int64_t first_prompt(std::int64_t mini) const {
-    return (mini * context_.mesh.size(parallel::Axis::dp) +
-            context_.mesh.rank(parallel::Axis::dp)) *
-           prompts_of_mini_batch();
+    return (mini * ranks_.data_ranks() + ranks_.data_rank()) * prompts_of_mini_batch();
   }
 
   [[nodiscard]] std::span<Rollout> mini_batch_of(std::int64_t part) {
@@ -194,18 +165,14 @@ class RolloutSource final : public SampleSource {
   /// Returns 0, the number of steps since the rollout began.
   std::int64_t begin_rollout() {
     progress_.begin(step_);
-    const Timer timer;
     comm::Communicator& world = context_.world;
-    copy_weights();
-    rollouts_ = comm::all_or_none(world, [&] {
-      return device::with_torch_errors(
-          [&] { return config_.replay.empty() ? generate() : read(config_.replay, 0); });
-    });
-    rollout_s_ = timer.seconds();
-    failpoint("rl.rollout");
+    if (config_.replay.empty()) {
+      rollouts_ = generator_.generate(prompts_of_group(), step_);
+    } else {
+      rollouts_ = comm::all_or_none(world, [&] { return read(config_.replay, 0); });
+    }
+    device::with_torch_errors([&] { logprobs_.add(rollouts_, step_); });
     comm::all_or_none(world, [&] {
-      if (config_.replay.empty()) rewards_.score(rollouts_);
-      device::with_torch_errors([&] { logprobs_.add(whole_model(), rollouts_, step_); });
       set_old_logprobs(config_, rollouts_);
       if (config_.loss.kl == "reward" && config_.has_reference())
         penalize_rewards(config_, rollouts_);
@@ -229,25 +196,20 @@ class RolloutSource final : public SampleSource {
         if (one.mask[i]) sums[2] += logprobs[i];
       sums[3] += static_cast<double>(one.num_trained());
     }
-    for (double& sum : sums) sum = sum_of_ranks(sum, "spo");
+    for (double& sum : sums) sum = ranks_.sum_of_groups(sum, "spo");
     if (sums[1] > 0 && sums[3] > 0) progress_.tracker().add(sums[0] / sums[1], sums[2] / sums[3]);
     return baseline;
   }
 
-  [[nodiscard]] double sum_of_ranks(double value, const char* tag) const {
-    return comm::all_reduce_value(context_.world, value, comm::ReduceOp::sum, tag);
-  }
-
   /// Sets the advantages of answers with rewards (and values). Collective.
   void set_all_advantages(std::optional<double> baseline) {
-    advantages_ =
-        set_advantages(config_, gather_rewards(context_.world, rollouts_), baseline, rollouts_);
+    advantages_ = set_advantages(config_, ranks_.gather_rewards(rollouts_), baseline, rollouts_);
     if (!config_.has_critic()) return;
     estimate_advantages(config_, rollouts_);
     const auto mean_of = [&](double center, int power) {
       const TokenSum own = sum_advantages(config_, rollouts_, center, power);
-      const double count = sum_of_ranks(own.count, "advantages");
-      return sum_of_ranks(own.sum, "advantages") / std::max(count, 1.0);
+      const double count = ranks_.sum_of_groups(own.count, "advantages");
+      return ranks_.sum_of_groups(own.sum, "advantages") / std::max(count, 1.0);
     };
     const double mean = mean_of(0, 1);
     whiten(rollouts_, mean, mean_of(mean, 2));
@@ -257,31 +219,19 @@ class RolloutSource final : public SampleSource {
   /// Collective.
   [[nodiscard]] bool ends_early(std::int64_t part) {
     if (!config_.has_critic() || config_.ppo.early_stop_kl <= 0) return false;
-    TokenSum total = comm::all_or_none(context_.world, [&] {
-      return device::with_torch_errors(
-          [&] { return logprobs_.squared_changes(whole_model(), mini_batch_of(part), step_); });
-    });
-    total.sum = sum_of_ranks(total.sum, "approx_kl");
-    total.count = sum_of_ranks(total.count, "approx_kl");
+    TokenSum total = device::with_torch_errors(
+        [&] { return logprobs_.squared_changes(mini_batch_of(part), step_); });
+    total.sum = ranks_.sum_of_groups(total.sum, "approx_kl");
+    total.count = ranks_.sum_of_groups(total.count, "approx_kl");
     return total.sum > config_.ppo.early_stop_kl * total.count;
   }
 
-  /// Returns the model with all weights on this rank.
-  [[nodiscard]] model::Transformer& whole_model() const {
-    return whole_ ? whole_->transformer() : context_.model;
-  }
-
-  /// With ZeRO-3, copies the weights of all ranks into a model on each rank. Collective.
-  void copy_weights() {
-    if (context_.config.parallel.zero < 3) return;
-    if (!whole_) {
-      const RunConfig& config = context_.config;
-      whole_ = std::make_unique<WholeModel>(
-          WholeModel::Setup{config.model, ops::path_of(config.train.fused_ops), config.lora,
-                            device::precision_dtypes(config.train.precision).compute,
-                            context_.model.registry().device()});
-    }
-    whole_->copy_weights(context_.model.registry());
+  /// Records the value loss on one rank of each group; each rank of cp has a part of the loss.
+  void record_value_loss(const UpdateResult& result) {
+    const parallel::Mesh& mesh = context_.mesh;
+    const bool has_part = mesh.rank(parallel::Axis::tp) == 0 && mesh.rank(parallel::Axis::pp) == 0;
+    measures_.record_value_loss(has_part ? result.loss_sum : 0,
+                                ranks_.is_first() ? static_cast<double>(result.num_targets) : 0);
   }
 
   void resume_rollout(std::int64_t part) {
@@ -290,7 +240,7 @@ class RolloutSource final : public SampleSource {
     set_all_advantages(std::nullopt);
   }
 
-  /// Reads the answers of this rank: whole groups in the order of the prompts. `part` is the number
+  /// Reads the answers of this group of ranks: whole groups in the order of the prompts. `part` is the number
   /// of steps since the rollout began; if it is not 0, the file is that of this run.
   [[nodiscard]] std::vector<Rollout> read(const std::filesystem::path& place,
                                           std::int64_t part) const {
@@ -310,28 +260,19 @@ class RolloutSource final : public SampleSource {
     return rollouts;
   }
 
-  [[nodiscard]] RlPromptReader::Limits limits() const {
-    const std::int64_t seq_len = context_.config.train.seq_len;
-    if (agent_ && config_.max_total_tokens < seq_len)
-      return {config_.max_new_tokens, config_.max_total_tokens, "rl.max_total_tokens"};
-    return {config_.max_new_tokens, seq_len};
-  }
-
-  [[nodiscard]] std::vector<Rollout> generate() const {
-    std::vector<RlPrompt> prompts;
+  /// Returns the prompts of the next rollout that belong to the group of this rank.
+  [[nodiscard]] std::vector<std::int64_t> prompts_of_group() const {
+    std::vector<std::int64_t> prompts;
     for (std::int64_t mini = 0; mini < mini_batches(); ++mini) {
       for (std::int64_t i = 0; i < prompts_of_mini_batch(); ++i)
-        prompts.push_back(prompts_.at(next_sample_ + first_prompt(mini) + i, limits()));
+        prompts.push_back(next_sample_ + first_prompt(mini) + i);
     }
-    return generate_answers(
-        {whole_model(), tokens_, config_, agent_.get(), context_.config.train.seed,
-         /*weights_version=*/step_ - 1},
-        prompts);
+    return prompts;
   }
 
   /// Collective.
   void publish() const {
-    publish_rollouts(context_.world,
+    publish_rollouts(ranks_,
                      {.directory = context_.run_directory / "rollouts",
                       .step = step_,
                       .part = static_cast<std::size_t>(prompts_of_mini_batch() * config_.group),
@@ -356,12 +297,10 @@ class RolloutSource final : public SampleSource {
 
   RlConfig config_;
   SourceContext context_;
-  RlPromptReader prompts_;
+  RolloutRanks ranks_;
   AnswerTokens tokens_;
-  RewardTerms rewards_;
+  RolloutGenerator generator_;
   AnswerLogprobs logprobs_;
-  std::unique_ptr<Agent> agent_;       // null: answers call no tools
-  std::unique_ptr<WholeModel> whole_;  // null: each rank has all weights
   RlMeasures measures_;
   RolloutProgress progress_;
 
@@ -372,9 +311,8 @@ class RolloutSource final : public SampleSource {
 
   std::int64_t next_sample_ = 0;
   std::int64_t step_ = 0;          // number of the last update that next() returned, from 1
-  std::vector<Rollout> rollouts_;  // answers of this rank, mini-batch by mini-batch
+  std::vector<Rollout> rollouts_;  // answers of the group of this rank, mini-batch by mini-batch
   AdvantageTotals advantages_;
-  double rollout_s_ = 0;
 };
 
 }  // namespace

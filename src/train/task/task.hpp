@@ -106,6 +106,9 @@ class Task {
   /// Returns the critic of the task; nullopt if it has none.
   [[nodiscard]] virtual std::optional<CriticSpec> critic() const { return std::nullopt; }
 
+  /// Returns true if each rank holds a copy of the whole trained model in this layout.
+  [[nodiscard]] virtual bool copies_whole_model(const RunConfig& /*config*/) const { return false; }
+
   /// Returns true if the task compares the model with the start, which must then be a whole model.
   [[nodiscard]] virtual bool compares_with_start(const RunConfig& /*config*/) const {
     return false;

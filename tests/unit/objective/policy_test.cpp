@@ -22,6 +22,12 @@ parallel::Microbatch batch_of_answers(const at::Tensor& log_probs) {
       {current + uniform(31) - 0.5, current + uniform(32) - 0.5, current + uniform(33) - 0.5,
        normal({count}, 34), uniform(35) + 0.5, uniform(36) / static_cast<double>(count)},
       1);
+  auto targets = std::make_shared<parallel::TargetTokens>();
+  targets->index = index;
+  targets->tokens.assign(index.const_data_ptr<std::int64_t>(),
+                         index.const_data_ptr<std::int64_t>() + count);
+  targets->most = kClasses - 1;
+  batch.target_tokens = targets;
   return batch;
 }
 
@@ -60,8 +66,10 @@ at::Tensor plain_policy_loss(const objective::PolicyConfig& config,
 class OwnedPolicy final : public objective::Objective {
  public:
   OwnedPolicy(RankOfLayout& rank, const objective::PolicyConfig& config, std::int64_t classes)
-      : objective_(rank.registry, {.path = ops::Path::plain, .classes = classes, .config = config},
-                   measures_) {}
+      : objective_(
+            rank.registry,
+            {.path = ops::Path::plain, .classes = classes, .config = config, .tensor = rank.tensor},
+            measures_) {}
 
   at::Tensor forward(const parallel::Microbatch& batch, const at::Tensor& hidden, double grad_scale,
                      objective::ObjectiveGrads& saved) override {
@@ -80,7 +88,7 @@ class OwnedPolicy final : public objective::Objective {
   objective::PolicyObjective objective_;
 };
 
-TEST(Policy, EveryObjectiveEqualsItsAutograd) {
+TEST(Policy, EveryObjectiveEqualsItsAutogradOnEveryLayout) {
   constexpr std::int64_t kPaddedClasses = kClasses + 3;
   constexpr double kTemperature = 0.7;
   const at::Tensor hidden = normal({2, kLength, kWidth}, 1);
@@ -102,12 +110,17 @@ TEST(Policy, EveryObjectiveEqualsItsAutograd) {
             return plain_policy_loss(config, batch,
                                      plain_log_probs(batch, x, w, kClasses, softcap, kTemperature));
           });
-      const LossAndGrads actual = by_ranks(
-          {1, 1}, batch, hidden, weight, 0.125,
-          [&](RankOfLayout& rank) { return std::make_unique<OwnedPolicy>(rank, config, kClasses); },
-          {at::kDouble, at::kDouble}, softcap);
-      expect_same(actual, expected, 0.125, 1e-11,
-                  config.objective + ", soft-cap " + std::to_string(softcap));
+      for (const Ranks& ranks : kLayouts) {
+        const LossAndGrads actual = by_ranks(
+            ranks, batch, hidden, weight, 0.125,
+            [&](RankOfLayout& rank) {
+              return std::make_unique<OwnedPolicy>(rank, config, kClasses);
+            },
+            {at::kDouble, at::kDouble}, softcap);
+        expect_same(
+            actual, expected, 0.125, 1e-11,
+            config.objective + ", soft-cap " + std::to_string(softcap) + ", " + name(ranks));
+      }
     }
   }
 }

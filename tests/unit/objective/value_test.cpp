@@ -12,10 +12,14 @@ constexpr objective::ValueConfig kConfig{.clip = 0.3, .weight = 0.7};
 
 /// One rank with a critic. Its output matrix has no part in the loss.
 struct CriticRank {
-  explicit CriticRank(comm::Communicator& world) : mesh(world, RankOfLayout::config({1, 1})) {
+  explicit CriticRank(comm::Communicator& world, const Ranks& ranks = {})
+      : mesh(world, RankOfLayout::config(ranks)) {
     registry.declare({.name = "lm_head.weight", .shape = {kClasses, kWidth}});
     loss = std::make_unique<objective::ValueObjective>(
-        registry, objective::ValueObjective::Setup{0, kWidth, kConfig});
+        registry, objective::ValueObjective::Setup{.hidden_size = kWidth,
+                                                   .config = kConfig,
+                                                   .tensor = {mesh.group(parallel::Axis::tp),
+                                                              /*sequence_parallel=*/false}});
     registry.allocate(mesh, {at::kDouble, at::kDouble}, at::kCPU);
     registry.initialize(1);
     registry.refresh_weights();
@@ -64,6 +68,34 @@ TEST(Value, TheLossAndItsGradientsEqualAutograd) {
     EXPECT_EQ(rank.registry.master_grad(0).abs().max().item<double>(), 0);
     EXPECT_EQ(rank.ready.size(), 2U) << "the optimizer would wait for the output matrix";
   });
+}
+
+TEST(Value, OneRankOfTpGivesTheGradientOfTheHiddenStates) {
+  const parallel::Microbatch batch = [] {
+    parallel::Microbatch one = batch_of_rows(2);
+    one.policy = normal({objective::target_index(one).numel(), 8}, 2);
+    return one;
+  }();
+  const at::Tensor hidden = normal({2, kLength, kWidth}, 1);
+  const auto gradients = [&](int ranks) {
+    std::vector<LossAndGrads> found(static_cast<std::size_t>(ranks));
+    comm::run_ranks(ranks, [&](comm::Communicator& world) {
+      CriticRank rank(world, {ranks, 1});
+      objective::ObjectiveGrads saved;
+      const at::Tensor loss = rank.loss->forward(batch, hidden, 1, saved);
+      found[static_cast<std::size_t>(world.rank())] = {loss, saved.grad_hidden, saved.grad_head};
+    });
+    return found;
+  };
+
+  const std::vector<LossAndGrads> one = gradients(1);
+  const std::vector<LossAndGrads> two = gradients(2);
+
+  EXPECT_TRUE(at::equal(two[0].hidden + two[1].hidden, one[0].hidden)) << "the model adds them up";
+  for (const LossAndGrads& rank : two) {
+    EXPECT_TRUE(at::equal(rank.loss, one[0].loss));
+    EXPECT_TRUE(at::equal(rank.weight, one[0].weight)) << "each rank has the whole head";
+  }
 }
 
 TEST(Value, TheValueOfATokenIsReadBeforeTheToken) {

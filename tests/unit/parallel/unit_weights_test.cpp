@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "comm/self/self_communicator.hpp"
 #include "comm/thread/thread_world.hpp"
 #include "comm/traffic.hpp"
 #include "parallel/param_registry.hpp"
@@ -141,6 +142,44 @@ TEST(UnitWeights, SmallParametersStayWholeAndAreGatheredOnceAnUpdate) {
       EXPECT_EQ(payload().payload_bytes - before.payload_bytes, 8 * unit_bytes / kRanks)
           << "persist " << persist;
       EXPECT_EQ(payload().count - before.count, persist > 128 ? 0U : 8U);
+    });
+  }
+}
+
+void declare_matrices(ParamRegistry& registry) {
+  for (const int dim : {0, 1}) {
+    registry.begin_unit(std::to_string(dim));
+    registry.declare({.name = "matrix" + std::to_string(dim),
+                      .shape = {6, 10},
+                      .split = DimSplit{.dim = dim, .axis = Axis::tp}});
+    registry.declare({.name = "norm" + std::to_string(dim), .shape = {10}});
+  }
+}
+
+TEST(UnitWeights, WholeWeightsAreThoseOfOneRankOnEveryLayout) {
+  for (const std::int64_t stage : {0, 1, 3}) {
+    comm::run_ranks(4, [&](comm::Communicator& world) {
+      ParallelConfig config = zero(stage);
+      config.tp = 2;
+      const Mesh mesh(world, config);
+      ParamRegistry parts;
+      declare_matrices(parts);
+      parts.allocate(mesh, {at::kFloat, at::kFloat}, at::kCPU);
+      parts.initialize(7);
+      comm::SelfCommunicator self;
+      const Mesh one(self, {});
+      ParamRegistry expected;
+      ParamRegistry whole;
+      for (ParamRegistry* registry : {&expected, &whole}) {
+        declare_matrices(*registry);
+        registry->allocate(one, {at::kFloat, at::kFloat}, at::kCPU);
+      }
+      expected.initialize(7);
+
+      copy_whole_weights(parts, whole);
+
+      for (ParamId id = 0; id < whole.size(); ++id)
+        EXPECT_TRUE(whole.main(id).equal(expected.main(id))) << "ZeRO-" << stage << ", " << id;
     });
   }
 }

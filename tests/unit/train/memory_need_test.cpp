@@ -44,15 +44,22 @@ TEST(MemoryNeed, CountsWhatTrainingHolds) {
   EXPECT_EQ(sum_of(memory_need(config, {at::kFloat, at::kFloat}, 1, /*offloaded=*/true)),
             8 * P + 4 * tables + 4 * inputs)
       << "gradients, and weights to compute with";
-  EXPECT_EQ(sum_of(memory_need(config, {at::kBFloat16, at::kFloat}, 1, /*offloaded=*/false, {P})),
+  EXPECT_EQ(sum_of(memory_need(config, {at::kBFloat16, at::kFloat}, 1, /*offloaded=*/false,
+                               {{.count = P}})),
             bf16 + 2 * P)
       << "a reference";
-  FrozenParameters critic;
-  critic.has_critic = true;
+  const std::vector<ModelBeside> critic{{.kind = ModelBeside::Kind::critic}};
   EXPECT_EQ(
       sum_of(memory_need(config, {at::kBFloat16, at::kFloat}, 1, /*offloaded=*/false, critic)),
       bf16 + 18 * P)
       << "weights, gradients and optimizer state of a critic";
+  RunConfig split = config;
+  split.parallel.tp = 2;
+  const auto split_need = [&](const std::vector<ModelBeside>& beside) {
+    return sum_of(memory_need(split, {at::kBFloat16, at::kFloat}, 1, /*offloaded=*/false, beside));
+  };
+  EXPECT_EQ(split_need({{.kind = ModelBeside::Kind::copy}}), split_need({}) + 2 * P)
+      << "the whole model on each rank";
 
   const auto with = [&](const char* optimizer, double momentum = 0) {
     RunConfig other = config;
@@ -71,7 +78,7 @@ TEST(MemoryNeed, CountsTheOwnedShardOfExperts) {
     run.model.moe.moe_intermediate_size = 64;
   });
   const auto P = static_cast<double>(config.model.num_parameters());
-  FrozenParameters beside;
+  std::vector<ModelBeside> beside;
   const auto bytes = [&](std::int64_t ep, std::int64_t zero) {
     config.parallel.ep = ep;
     config.parallel.zero = zero;
@@ -79,7 +86,7 @@ TEST(MemoryNeed, CountsTheOwnedShardOfExperts) {
   };
   const double experts = 4.0 * 8 * 3 * 64 * 128;  // layers, experts, matrices, width x hidden_size
   EXPECT_EQ(bytes(1, 0) - bytes(4, 0), 16 * experts * 3 / 4);
-  beside = {P, experts};
+  beside = {{.count = P, .experts = experts}};
   EXPECT_EQ(bytes(1, 0) - bytes(4, 0), 20 * experts * 3 / 4) << "a reference's too";
   beside = {};
   EXPECT_EQ(bytes(2, 3), bytes(1, 3)) << "four ranks hold a quarter each, however they share it";
