@@ -209,7 +209,7 @@ def write_graphemes(path):
         control = c != "a" and not n(c + mark + end).endswith(end)  # ends a cluster
         prepend = n(c + "a" + end).endswith(end)                    # joins the character after it
         pictographic = joiner in n(copyright_sign + joiner + c)
-        consonant = n(c + virama + ka + end).endswith(end)          # of a conjunct: consonant, linker, consonant
+        consonant = n(c + virama + ka + end).endswith(end)          # consonant + linker + consonant
         return control + 4 * prepend + 8 * pictographic + 16 * consonant
 
     ranges = []
