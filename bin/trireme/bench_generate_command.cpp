@@ -40,6 +40,7 @@ int run(const BenchGenerateSettings& settings) {
                   {"prompt_tokens", load.prompt_tokens},
                   {"new_tokens", load.new_tokens},
                   {"precision", settings.model.precision},
+                  {"weights", settings.model.weights},
                   {"threads", figures.threads},
                   {"prefill_tokens_per_s", figures.prefill_tokens_per_s},
                   {"decode_tokens_per_s", figures.decode_tokens_per_s},
@@ -63,11 +64,11 @@ int run(const BenchGenerateSettings& settings) {
 
 void add_bench_generate_command(config::CommandLine& line) {
   const auto settings = std::make_shared<BenchGenerateSettings>();
-  add_model_options(
-      line.command(
-          "bench generate",
-          "measure prefill and decode throughput, and how close decode is to memory bandwidth"),
-      settings->model)
+  config::Command& command = line.command(
+      "bench generate",
+      "measure prefill and decode throughput, and how close decode is to memory bandwidth");
+  add_model_options(command, settings->model);
+  add_weights_option(command, settings->model)
       .option("--batch", &settings->load.batch, "B", "sequences generated at once")
       .option("--prompt-tokens", &settings->load.prompt_tokens, "P",
               "tokens of each synthetic prompt")

@@ -232,10 +232,10 @@ int run(const EvalSettings& settings, comm::Launch& launch) {
 
 void add_eval_command(config::CommandLine& line, comm::Launch& launch) {
   const auto settings = std::make_shared<EvalSettings>();
-  add_model_options(
-      line.command("eval",
-                   "evaluate a model: loss on a token set, accuracy on multiple choice, or CORE"),
-      settings->model, config::Need::optional)
+  config::Command& command = line.command(
+      "eval", "evaluate a model: loss on a token set, accuracy on multiple choice, or CORE");
+  add_model_options(command, settings->model, config::Need::optional);
+  add_weights_option(command, settings->model)
       .option("--reward", &settings->reward, "MODEL",
               "reward model instead of --checkpoint; prints accuracy and margin on pairs")
       .option(

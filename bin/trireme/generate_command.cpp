@@ -255,6 +255,7 @@ void add_generate_command(config::CommandLine& line, comm::Launch& launch) {
   config::Command& command =
       line.command("generate", "continue texts or answer chats with a trained model");
   add_model_options(command, settings->model);
+  add_weights_option(command, settings->model);
   add_tensor_ranks_option(command, settings->tensor_ranks);
   add_chat_template_option(command, settings->model)
       .option("--prompt", &settings->prompt, "TEXT",

@@ -17,6 +17,11 @@ config::Command& add_model_options(config::Command& command, generate::ModelOpti
       .option("--precision", &options.precision, "fp32|bf16|fp16|fp64", "precision of the weights");
 }
 
+config::Command& add_weights_option(config::Command& command, generate::ModelOptions& options) {
+  return command.option("--weights", &options.weights, "precision|int8",
+                        "storage of the matrices of linear layers: as --precision, or int8 (CPU)");
+}
+
 config::Command& add_tensor_ranks_option(config::Command& command, std::int64_t& tensor_ranks) {
   return command.option("--parallel.tp", &tensor_ranks, "N",
                         "ranks that hold the model together (tensor parallelism), on CPUs");

@@ -10,6 +10,9 @@ namespace trireme {
 config::Command& add_model_options(config::Command& command, generate::ModelOptions& options,
                                    config::Need need = config::Need::required);
 
+/// Declares --weights; `options` must outlive the command.
+config::Command& add_weights_option(config::Command& command, generate::ModelOptions& options);
+
 /// Declares --parallel.tp; `tensor_ranks` must outlive the command.
 config::Command& add_tensor_ranks_option(config::Command& command, std::int64_t& tensor_ranks);
 

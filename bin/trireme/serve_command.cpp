@@ -28,6 +28,7 @@ void add_serve_command(config::CommandLine& line, comm::Launch& launch) {
   config::Command& command =
       line.command("serve", "serve a model over HTTP with OpenAI's API and a web page");
   add_model_options(command, options->model);
+  add_weights_option(command, options->model);
   add_tensor_ranks_option(command, options->tensor_ranks);
   add_chat_template_option(command, options->model)
       .option("--host", &options->host, "ADDRESS",

@@ -68,6 +68,9 @@ class Block : public Layer {
                                           const ops::PagedCache& cache,
                                           const at::Tensor& kept) const;
 
+  /// Returns the matrices of attention, MLP and experts.
+  [[nodiscard]] std::vector<parallel::WeightRef> linears() const;
+
  private:
   void declare_base();
   void declare_biases();

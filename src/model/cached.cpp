@@ -16,8 +16,9 @@ namespace {
 /// Returns x [rows, in] W^T plus the adapter terms.
 at::Tensor cached_linear(const at::Tensor& x, parallel::ParamRegistry& registry,
                          parallel::WeightRef weight, const weighted::Adapters& adapters,
-                         bool use_adapters, ops::Path path) {
-  const at::Tensor y = ops::inference_linear(x, registry.weight(weight), path);
+                         bool use_adapters, const LayerContext& context) {
+  const ops::Path path = context.path;
+  const at::Tensor y = context.int8.product(x, registry, weight, path);
   if (!use_adapters || adapters.terms.empty()) return y;
   const at::Tensor inner =
       ops::inference_linear(x, registry.weight(adapters.a), path).mul_(adapters.scale);
@@ -53,7 +54,7 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& input
   };
   const auto linear = [&](const at::Tensor& in, parallel::WeightRef weight,
                           const weighted::Adapters& adapters, const OptionalWeight& bias) {
-    return with_bias(cached_linear(in, registry_, weight, adapters, step.adapters, path), bias);
+    return with_bias(cached_linear(in, registry_, weight, adapters, step.adapters, context_), bias);
   };
   // Some steps keep no row.
   const auto sum_over_ranks = [&](const at::Tensor& part) {
@@ -62,7 +63,7 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& input
   // The columns of the weight are split over the ranks of tp, so each rank has a part of the sum.
   const auto summed_linear = [&](const at::Tensor& in, parallel::WeightRef weight,
                                  const weighted::Adapters& adapters, const OptionalWeight& bias) {
-    const at::Tensor part = cached_linear(in, registry_, weight, adapters, step.adapters, path);
+    const at::Tensor part = cached_linear(in, registry_, weight, adapters, step.adapters, context_);
     return with_bias(sum_over_ranks(part), bias);
   };
   const auto normed_by = [&](const at::Tensor& y, const OptionalWeight& ref) {
@@ -113,6 +114,14 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& input
          normed_by(summed_linear(hidden, down_, down_adapters_, down_bias_), mlp_output_norm_);
 }
 
+std::vector<parallel::WeightRef> Block::linears() const {
+  std::vector<parallel::WeightRef> refs{qkv_, output_};
+  const std::vector<parallel::WeightRef> others =
+      experts_ ? experts_->linears() : std::vector<parallel::WeightRef>{gate_up_, down_};
+  refs.insert(refs.end(), others.begin(), others.end());
+  return refs;
+}
+
 KvCache Transformer::make_cache(std::int64_t num_blocks) const {
   const auto options =
       at::TensorOptions().dtype(registry_.dtypes().compute).device(registry_.device());
@@ -159,7 +168,10 @@ at::Tensor Transformer::hidden_cached(const CachedStep& step, const KvCache& cac
 
 at::Tensor Transformer::logits(const at::Tensor& hidden) const {
   const at::NoGradGuard no_grad;
-  at::Tensor logits = ops::inference_linear_wide(hidden, registry_.weight(head_), context_.path);
+  const ops::Int8Matrix* int8 = context_.int8.find(head_);
+  at::Tensor logits =
+      int8 != nullptr ? ops::inference_linear_wide(hidden, *int8, context_.path)
+                      : ops::inference_linear_wide(hidden, registry_.weight(head_), context_.path);
   if (context_.tensor.size() > 1) {
     const parallel::Slice& slice = registry_.layout().param(head_).slice;
     const at::Tensor all =

@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "model/config.hpp"
+#include "model/int8_weights.hpp"
 #include "model/lora/lora_config.hpp"
 #include "ops/norm.hpp"
 #include "ops/path.hpp"
@@ -30,7 +31,8 @@ struct LayerContext {
   Fp8Scaling* fp8 = nullptr;        // outlives the layers
   ops::RopeTables local_rope = {};  // layers with a window, if model.local_rope_theta is set
   ops::RopeTables no_rope =
-      {};  // rotation by 0, for layers without rotary embedding, if there are any
+      {};                 // rotation by 0, for layers without rotary embedding, if there are any
+  Int8Weights int8 = {};  // inference only
 
   /// Returns the settings of the norms of the residual stream.
   [[nodiscard]] ops::NormSetup norm() const {

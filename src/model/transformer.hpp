@@ -102,6 +102,17 @@ class Transformer {
   /// Computes logits [rows, vocab] of hidden states [rows, D], in fp32 (fp64 for fp64).
   [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const;
   [[nodiscard]] KvCache make_cache(std::int64_t num_blocks) const;
+  /// Inference: rounds the matrices of linear layers and the head to int8 with one scale per output
+  /// channel. Then hidden_cached() and logits() read int8. The registry gets the rounded values, so
+  /// that all other passes compute the same function; a tied embedding has those of the head.
+  /// Unchanged: norms, biases, routers, gates, adapters and other embeddings. Call it after the
+  /// weights are set, on one rank.
+  void use_int8_weights();
+
+  /// Returns the int8 copy of a weight; null if it has none.
+  [[nodiscard]] const ops::Int8Matrix* int8_weight(parallel::ParamId first) const {
+    return context_.int8.find(first);
+  }
 
   [[nodiscard]] const ModelConfig& config() const { return context_.config; }
 

@@ -2,40 +2,11 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-
 #include "ops/cpu_rows.hpp"
+#include "ops/linear_chunks.hpp"
 
 namespace trireme::ops {
 namespace {
-
-/// Number of rows of W per kernel call. Less work than kLeastWork runs on one thread.
-constexpr std::int64_t kOutsPerChunk = 16;
-constexpr std::int64_t kLeastWork = 1 << 16;
-/// Number of rows of x from which arithmetic takes longer than reading W.
-constexpr std::int64_t kManyRows = 64;
-
-/// Returns x in the layout that the kernel reads.
-at::Tensor spread(const at::Tensor& x, const at::Tensor& w) {
-  using namespace kernels;
-  const std::int64_t in = x.size(1);
-  const bool as_it_is = x.scalar_type() == at::kFloat && w.scalar_type() == at::kFloat &&
-                        in % kRowAlign == 0 && x.is_contiguous();
-  if (as_it_is) return x;
-  const std::int64_t stride = (in + kRowAlign - 1) / kRowAlign * kRowAlign;
-  at::Tensor out = at::empty({x.size(0), stride}, x.options().dtype(at::kFloat));
-  for_rows(x.size(0), [&](std::int64_t first, std::int64_t last) {
-    kernels::table().spread_rows({.element = element_of(x),
-                                  .weights = element_of(w),
-                                  .x = element_at(x, first * x.stride(0)),
-                                  .x_stride = x.stride(0),
-                                  .out = out.data_ptr<float>() + first * stride,
-                                  .out_stride = stride,
-                                  .rows = last - first,
-                                  .width = in});
-  });
-  return out;
-}
 
 bool cpu_accepts_product(const at::Tensor& x, const at::Tensor& w) {
   return cpu_accepts(x) && x.size(0) > 0 && w.scalar_type() == x.scalar_type();
@@ -43,7 +14,7 @@ bool cpu_accepts_product(const at::Tensor& x, const at::Tensor& w) {
 
 at::Tensor cpu_linear(const at::Tensor& x_in, const at::Tensor& w_in, at::ScalarType result) {
   const at::Tensor w = last_dim_contiguous(w_in);
-  const at::Tensor x = spread(last_dim_contiguous(x_in), w);
+  const at::Tensor x = with_row_padding(last_dim_contiguous(x_in), w.size(1), element_of(w));
   const std::int64_t outs = w.size(0);
   const at::Tensor y = at::empty({x.size(0), outs}, x_in.options().dtype(result));
   const kernels::LinearRows all{.element = element_of(w),
@@ -58,19 +29,8 @@ at::Tensor cpu_linear(const at::Tensor& x_in, const at::Tensor& w_in, at::Scalar
                                 .in = w.size(1),
                                 .first_out = 0,
                                 .last_out = outs};
-  const std::int64_t chunks = (outs + kOutsPerChunk - 1) / kOutsPerChunk;
-  const std::int64_t work = std::max<std::int64_t>(x.size(0) * w.size(1) * kOutsPerChunk, 1);
-  const auto run = [&](std::int64_t first, std::int64_t last) {
-    kernels::LinearRows part = all;
-    part.first_out = first * kOutsPerChunk;
-    part.last_out = std::min(outs, last * kOutsPerChunk);
-    kernels::table().linear_rows(part);
-  };
-  if (x.size(0) < kManyRows) {  // each thread reads its part of W as one stream
-    at::parallel_for(0, chunks, std::max<std::int64_t>(kLeastWork / work, 1), run);
-  } else {
-    for_dynamic_chunks(chunks, run);
-  }
+  for_output_chunks(all,
+                    [](const kernels::LinearRows& part) { kernels::table().linear_rows(part); });
   return y;
 }
 

@@ -57,9 +57,12 @@ void hash_pieces(const TokenizerSpec& spec, const Line& line, const Number& numb
     line("piece step", number(static_cast<int>(step.kind)), step.text,
          number(static_cast<int>(step.prepend)), number(step.split),
          number(static_cast<int>(step.behavior)));
-  for (const NormalizerStep& step : spec.normalizer.steps())
+  for (const NormalizerStep& step : spec.normalizer.steps()) {
     line("normalize", number(static_cast<int>(step.kind)), number(step.from.size()), step.from,
          number(step.to.size()), step.to, number(step.left), number(step.right));
+    if (step.charsmap != nullptr)
+      line("charsmap", number(step.charsmap->bytes().size()), step.charsmap->bytes());
+  }
 }
 
 std::string hash_of(const TokenizerSpec& spec) {

@@ -239,10 +239,13 @@ TEST_F(Commands, NamesTheOptionThatIsWrongAsItWasGiven) {
   const Arguments eval{"eval", "--data", set().string()};
   for (const Arguments& command : {generate, eval, {"chat"}, {"serve", "--port", "0"}}) {
     refused(command, {"--precision", "int8"}, "--precision int8, must be fp32, bf16");
+    refused(command, {"--weights", "int4"}, "--weights is int4. It must be precision or int8.");
     refused(command, {"--device", "x"}, "--device x, must be auto");
     refused(command, {"--threads", "3000000000"}, "--threads 3000000000, must be in [0, 1024]");
     refused(command, {"--threads", "-1"}, "--threads -1, must be in [0, 1024]");
   }
+  refused(generate, {"--weights", "int8", "--precision", "fp64", "--device", "cpu"},
+          "--weights int8 does not support --precision fp64");
   refused(generate, {"--kv-cache-mib", "1", "--max-tokens", "8000"}, " or lower --max-tokens");
   refused(generate, {"--kv-cache-mib", "9223372036854775807"}, "--kv-cache-mib 92");
   refused(generate, {"--batch", "9223372036854775807"}, "--batch 92");

@@ -140,6 +140,8 @@ TEST_F(ServeRanks, RefuseANumberOfRanksThatDoesNotFit) {
                  2, {"--parallel.tp is 2", "mpirun -n 2"});
   expect_refused(mpirun(3, generate({"--prompt", "a", "--parallel.tp", "3"})), 2,
                  {"--parallel.tp 3", "4 attention heads"});
+  expect_refused(mpirun(2, generate({"--prompt", "a", "--parallel.tp", "2", "--weights", "int8"})),
+                 2, {"--weights int8 runs on one rank only", "--parallel.tp 1"});
   // Only rank 0 reads the prompts.
   const std::string absent = path("absent").string();
   expect_refused(mpirun(2, generate({"--prompts", absent, "--parallel.tp", "2"})), 3, {"absent"});

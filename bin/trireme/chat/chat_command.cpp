@@ -78,6 +78,7 @@ void add_chat_command(config::CommandLine& line) {
   options->engine.max_batch = 1;
   config::Command& command = line.command("chat", "talk with a trained model in the terminal");
   add_model_options(command, options->model);
+  add_weights_option(command, options->model);
   add_chat_template_option(command, options->model)
       .option("--system", &options->system, "TEXT", "system prompt")
       .option("--thinking", &options->thinking, "auto|on|off",

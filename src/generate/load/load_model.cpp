@@ -265,6 +265,19 @@ void set_threads(const ModelOptions& options, int local_size) {
   device::set_cpu_threads(options.threads, local_size);
 }
 
+/// Throws Error(usage) if --weights is invalid or does not fit the other options.
+void check_weights(const ModelOptions& options, at::Device device) {
+  if (options.weights == "precision") return;
+  if (options.weights != "int8")
+    fail(ErrorKind::usage, "--weights is {}. It must be precision or int8.", options.weights);
+  if (!device.is_cpu())
+    fail(ErrorKind::usage, "--weights int8 runs on a CPU only. Give --device cpu.");
+  if (options.precision != "fp32" && options.precision != "bf16")
+    fail(ErrorKind::usage,
+         "--weights int8 does not support --precision {}. Give --precision fp32 or bf16.",
+         options.precision);
+}
+
 /// Returns the format that the options name; null for the model's own.
 text::ChatTemplatePtr chosen_format(const ModelOptions& options) {
   constexpr std::size_t kMaxTemplateBytes = std::size_t{1} << 20;
@@ -320,10 +333,12 @@ std::unique_ptr<LoadedModel> load_model(const ModelOptions& options, int local_r
                                         int local_size) {
   const text::ChatTemplatePtr format = chosen_format(options);
   set_threads(options, local_size);
-  auto model =
-      load_model(options.checkpoint, device::precision_dtypes(options.precision, "--precision"),
-                 device::choose_device(options.device, local_rank, "--device"), options.allow_older,
-                 options.ema, options.head);
+  const device::ParamDTypes dtypes = device::precision_dtypes(options.precision, "--precision");
+  const at::Device device = device::choose_device(options.device, local_rank, "--device");
+  check_weights(options, device);
+  auto model = load_model(options.checkpoint, dtypes, device, options.allow_older, options.ema,
+                          options.head);
+  if (options.weights == "int8") model->transformer->use_int8_weights();
   choose_chat(*model, options, format);
   return model;
 }
@@ -339,6 +354,10 @@ void check_tensor_ranks(std::int64_t tensor_ranks, const ModelOptions& options, 
   if (num_ranks > 1 && options.device == "cuda")
     fail(ErrorKind::usage,
          "--device cuda runs on one rank only. Give --parallel.tp 1, or --device cpu.");
+  if (num_ranks > 1 && options.weights != "precision")
+    fail(ErrorKind::usage,
+         "--weights {} runs on one rank only. Give --parallel.tp 1, or --weights precision.",
+         options.weights);
 }
 
 ModelPart load_on_ranks(const ModelOptions& options, const ModelRank& place) {

@@ -54,6 +54,8 @@ struct ModelOptions {
   std::string chat_template;  // name of the chat format, or "tokenizer"; "": the model's own
   std::string chat_template_file = {};  // Jinja template instead of a name
   std::string head = {};                // head that the model may have (checkpoint::kHeadValue)
+  /// Storage of the matrices of linear layers: "precision" or "int8" (Int8Weights, on a CPU).
+  std::string weights = "precision";
 };
 
 /// Throws Error(usage) if the options name no valid chat format, Error(data) if the file of a Jinja

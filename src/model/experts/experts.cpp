@@ -302,8 +302,7 @@ at::Tensor Experts::forward_cached(const at::Tensor& x) const {
   const auto [order, bounds] = ops::sort_by_expert(routing.experts, moe.num_experts);
   const at::Tensor rows = ops::to_rows(x, order, k);
   const at::Tensor gate = routing.gates.flatten().index_select(0, order).unsqueeze(1);
-  const at::Tensor gate_up_weights = gate_up_weight();
-  const at::Tensor down_weights = registry_.weight(down_);
+  const Int8Weights& int8 = context_.int8;
   const at::Tensor out = at::empty_like(rows);
   for (std::size_t expert = 0; expert + 1 < bounds.size(); ++expert) {
     const std::int64_t first = bounds[expert];
@@ -311,16 +310,22 @@ at::Tensor Experts::forward_cached(const at::Tensor& x) const {
     if (count == 0) continue;
     const auto weight = static_cast<std::int64_t>(expert);
     const at::Tensor gate_up =
-        ops::inference_linear(rows.narrow(0, first, count), gate_up_weights[weight], path);
+        int8.expert_product(rows.narrow(0, first, count), registry_, gate_up_, weight, path);
     const at::Tensor hidden =
         ops::gated_forward(gate_up, activation_, path).mul_(gate.narrow(0, first, count));
-    out.narrow(0, first, count).copy_(ops::inference_linear(hidden, down_weights[weight], path));
+    out.narrow(0, first, count).copy_(int8.expert_product(hidden, registry_, down_, weight, path));
   }
   at::Tensor y = ops::from_rows(out, order, k);
   if (!shared_gate_up_) return y;
-  const at::Tensor gate_up = ops::inference_linear(x, registry_.weight(*shared_gate_up_), path);
-  return y.add_(ops::inference_linear(ops::gated_forward(gate_up, activation_, path),
-                                      registry_.weight(shared_down_), path));
+  const at::Tensor gate_up = int8.product(x, registry_, *shared_gate_up_, path);
+  return y.add_(
+      int8.product(ops::gated_forward(gate_up, activation_, path), registry_, shared_down_, path));
+}
+
+std::vector<parallel::WeightRef> Experts::linears() const {
+  std::vector<parallel::WeightRef> refs{{gate_up_}, {down_}};
+  if (shared_gate_up_) refs.insert(refs.end(), {*shared_gate_up_, shared_down_});
+  return refs;
 }
 
 }  // namespace trireme::model

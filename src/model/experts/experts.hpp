@@ -34,6 +34,8 @@ class Experts {
                                    const RecomputeFn& again) const;
   /// Inference on x [rows, D]. The result of a row depends on no other row.
   [[nodiscard]] at::Tensor forward_cached(const at::Tensor& x) const;
+  /// Returns the matrices of all experts.
+  [[nodiscard]] std::vector<parallel::WeightRef> linears() const;
 
   /// Activations of N tokens that forward saves for backward.
   struct Saved {

@@ -1,5 +1,6 @@
 #pragma once
 #include "ops/cpu/heads.hpp"
+#include "ops/cpu/int8_linear.hpp"
 #include "ops/cpu/linear.hpp"
 #include "ops/cpu/paged.hpp"
 #include "ops/cpu/rows.hpp"
@@ -101,9 +102,10 @@ TRIREME_BY_ELEMENT(paged_store, PagedStore)
 
 extern const Table TRIREME_KERNEL_TABLE;
 const Table TRIREME_KERNEL_TABLE = {
-    TRIREME_KERNEL_NAME,   rms_forward,    rms_backward,    gated_forward, gated_backward,
-    heads_forward,         heads_backward, cross_entropy,   dropout,       softmax_tile,
-    softmax_tile_backward, pack_pairs,     transpose,       round_rows,    row_products,
-    linear_rows,           spread_rows,    paged_attention, paged_store,   multiply_adds};
+    TRIREME_KERNEL_NAME,   rms_forward,      rms_backward,  gated_forward,   gated_backward,
+    heads_forward,         heads_backward,   cross_entropy, dropout,         softmax_tile,
+    softmax_tile_backward, pack_pairs,       transpose,     round_rows,      row_products,
+    linear_rows,           int8_linear_rows, spread_rows,   paged_attention, paged_store,
+    multiply_adds};
 
 }  // namespace trireme::ops::kernels

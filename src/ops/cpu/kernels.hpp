@@ -136,6 +136,9 @@ struct LinearRows {
   std::int64_t in;
   std::int64_t first_out;  // range of W's rows, which are columns of y
   std::int64_t last_out;
+  const float* scales = nullptr;  // factor of each row of W, for int8; null: none
+  float* scratch = nullptr;       // [4, x_stride], for int8
+  std::int64_t w_first_out = 0;   // row of the whole W to which `w` points
 };
 
 /// Converts rows of x to the layout that products with W of element `weights` read: fp32 words in a
@@ -240,6 +243,8 @@ struct Table {
                        std::int64_t b_stride, float* products, std::int64_t rows,
                        std::int64_t width);
   void (*linear_rows)(const LinearRows&);
+  /// Like linear_rows, with W in int8 (`element` is f32, the layout of x) and `scales`.
+  void (*int8_linear_rows)(const LinearRows&);
   void (*spread_rows)(const SpreadRows&);
   void (*paged_attention)(const PagedAttention&);
   void (*paged_store)(const PagedStore&);

@@ -12,6 +12,7 @@ using V8 = float __attribute__((vector_size(32)));
 using V4 = float __attribute__((vector_size(16)));
 using U4 = std::uint32_t __attribute__((vector_size(16)));
 using Half4 = std::uint16_t __attribute__((vector_size(8)));
+using WideI = std::int32_t __attribute__((vector_size(kWide * sizeof(std::int32_t))));
 
 inline V load_wide(const float* p) {
   V x;
@@ -23,6 +24,24 @@ inline V load_wide(const Bf16* p) {
   WideHalf bits;
   __builtin_memcpy(&bits, p, sizeof(bits));
   return (V)(__builtin_convertvector(bits, WideU) << 16);
+}
+
+/// Widens int8 numbers. g++ 12 converts them one by one without the instructions named here.
+inline V load_wide(const std::int8_t* p) {
+#if defined(__AVX512F__)
+  __m128i bytes;
+  __builtin_memcpy(&bytes, p, sizeof(bytes));
+  // The form without a mask reads an undefined register, about which g++ 12 warns.
+  return __builtin_convertvector((WideI)_mm512_maskz_cvtepi8_epi32(0xffff, bytes), V);
+#elif defined(__AVX2__)
+  long long bytes = 0;
+  __builtin_memcpy(&bytes, p, sizeof(bytes));
+  return __builtin_convertvector((WideI)_mm256_cvtepi8_epi32(_mm_cvtsi64_si128(bytes)), V);
+#else
+  V x;
+  for (int lane = 0; lane < kWide; ++lane) x[lane] = p[lane];
+  return x;
+#endif
 }
 
 inline void store_wide(float* p, V x) {
@@ -60,6 +79,8 @@ constexpr std::int64_t kDotStep = kWide;
 /// first, or they are multiplied directly with the same two elements of x.
 template <>
 constexpr std::int64_t kDotStep<Bf16> = 2 * kWide;
+template <>
+constexpr std::int64_t kDotStep<std::int8_t> = kRowAlign;
 
 /// Number of elements of a row of x per word.
 template <class T>
@@ -69,15 +90,23 @@ template <>
 constexpr std::int64_t kInWord<Bf16> = 2;
 #endif
 
-template <int kRows, int kOuts>
-inline void dot_step(const float* const* x, const float* const* w, std::int64_t k,
-                     V (&sums)[kRows][kOuts]) {
+/// Multiplies kWide columns.
+template <class T, int kRows, int kOuts>
+inline void dot_lanes(const float* const* x, const T* const* w, std::int64_t k,
+                      V (&sums)[kRows][kOuts]) {
   V left[kRows];
   for (int r = 0; r < kRows; ++r) left[r] = load_wide(x[r] + k);
   for (int o = 0; o < kOuts; ++o) {
     const V right = load_wide(w[o] + k);
     for (int r = 0; r < kRows; ++r) sums[r][o] += left[r] * right;
   }
+}
+
+template <class T, int kRows, int kOuts>
+inline void dot_step(const float* const* x, const T* const* w, std::int64_t k,
+                     V (&sums)[kRows][kOuts]) {
+#pragma GCC unroll 4
+  for (std::int64_t lane = 0; lane < kDotStep<T>; lane += kWide) dot_lanes(x, w, k + lane, sums);
 }
 
 #ifdef __AVX512BF16__
@@ -150,7 +179,10 @@ inline void dot_rows_of(const LinearRows& a, const float* const* x, const T* con
   std::int64_t k = 0;
   for (; k + kDotStep<T> <= a.in; k += kDotStep<T>) {
     if constexpr (kFetchW && kOuts == 1) __builtin_prefetch(w[0] + k + kAhead / sizeof(T));
-    dot_step<kRows, kOuts>(x, w, k, sums);
+    if constexpr (sizeof(T) == 1) {
+      for (int o = 0; o < kOuts; ++o) __builtin_prefetch(w[o] + k + kAhead);
+    }
+    dot_step(x, w, k, sums);
   }
   if (k < a.in) {  // x has zeros after its end
     T ends[kOuts][kDotStep<T>] = {};
@@ -161,8 +193,15 @@ inline void dot_rows_of(const LinearRows& a, const float* const* x, const T* con
       tails[o] = ends[o];
     }
     for (int r = 0; r < kRows; ++r) x_tails[r] = x[r] + k / kInWord<T>;
-    dot_step<kRows, kOuts>(x_tails, tails, 0, sums);
+    dot_step(x_tails, tails, 0, sums);
   }
+}
+
+/// Loads the first `count` of four numbers.
+inline V4 load_four(const float* p, std::int64_t count) {
+  V4 x{};
+  __builtin_memcpy(&x, p, static_cast<std::size_t>(count) * sizeof(float));
+  return x;
 }
 
 /// Number of rows of W that are reduced together.
@@ -172,10 +211,12 @@ constexpr int kOutsPerTile = 4;
 inline void put_outs(const LinearRows& a, const V* sums, std::int64_t row, std::int64_t first_out,
                      std::int64_t outs) {
   const std::int64_t at = row * a.y_stride + first_out;
+  V4 numbers = sum_four(sums);
+  if (a.scales != nullptr) numbers *= load_four(a.scales + first_out, outs);
   if (a.y_element == Element::f32) {
-    put_some(typed<float>(a.y) + at, sum_four(sums), outs);
+    put_some(typed<float>(a.y) + at, numbers, outs);
   } else {
-    put_some(typed<Bf16>(a.y) + at, sum_four(sums), outs);
+    put_some(typed<Bf16>(a.y) + at, numbers, outs);
   }
 }
 
@@ -187,7 +228,7 @@ inline void dot_tile(const LinearRows& a, std::int64_t row, std::int64_t first_o
   for (int r = 0; r < kRows; ++r) x[r] = a.x + (row + r) * a.x_stride;
   const T* w[kOutsPerTile];
   for (int o = 0; o < kOutsPerTile; ++o)
-    w[o] = typed<T>(a.w) + (first_out + (o < outs ? o : 0)) * a.w_stride;
+    w[o] = typed<T>(a.w) + (first_out - a.w_first_out + (o < outs ? o : 0)) * a.w_stride;
   V sums[kRows][kOutsPerTile];  // `= {}` would clear them in memory before every tile
   for (int r = 0; r < kRows; ++r) {
     for (int o = 0; o < kOutsPerTile; ++o) sums[r][o] = V{};
@@ -222,6 +263,13 @@ inline void dot_stream(const LinearRows& a, std::int64_t first_out, std::int64_t
 constexpr std::int64_t kRowBlockBytes = 384 << 10;
 constexpr std::int64_t kRowBlock = 48;
 
+/// Returns the number of rows of x that are multiplied per read of W, a multiple of a tile's rows
+/// if they fill the cache.
+inline std::int64_t rows_in_cache(std::int64_t row_bytes, std::int64_t tile_rows) {
+  const std::int64_t fitting = kRowBlockBytes / (row_bytes * tile_rows) * tile_rows;
+  return fitting > kRowBlock ? fitting : kRowBlock;
+}
+
 template <class T>
 void linear_rows_typed(const LinearRows& a) {
   if (a.rows == 1) {  // reads W once, as one stream
@@ -230,8 +278,7 @@ void linear_rows_typed(const LinearRows& a) {
     return;
   }
   const auto row_bytes = a.x_stride * static_cast<std::int64_t>(sizeof(float)) / kInWord<T>;
-  const std::int64_t fitting = kRowBlockBytes / (row_bytes * kTileRows) * kTileRows;
-  const std::int64_t rows_at_once = fitting > kRowBlock ? fitting : kRowBlock;
+  const std::int64_t rows_at_once = rows_in_cache(row_bytes, kTileRows);
   for (std::int64_t block = 0; block < a.rows; block += rows_at_once) {
     const std::int64_t end = block + rows_at_once < a.rows ? block + rows_at_once : a.rows;
     for (std::int64_t o = a.first_out; o < a.last_out; o += kOutsPerTile) {

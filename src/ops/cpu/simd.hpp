@@ -1,5 +1,5 @@
 #pragma once
-#ifdef __AVX512BF16__
+#ifdef __AVX2__
 #include <immintrin.h>
 #endif
 

@@ -9,7 +9,7 @@ namespace trireme::text::spec {
 namespace {
 
 constexpr std::string_view kNormalizers =
-    "null, NFC, NFKC, Prepend, Replace, Strip, Sequence of these";
+    "null, NFC, NFKC, Precompiled, Prepend, Replace, Strip, Sequence of these";
 constexpr std::string_view kPreTokenizers =
     "null, Metaspace, WhitespaceSplit, Split at a String, Sequence of these";
 constexpr std::string_view kDecoders =
@@ -47,6 +47,14 @@ NormalizerStep read_replace(const Part& part) {
   if (regex == " {2,}") return {.kind = replace_blanks, .to = std::move(to)};
   fail(ErrorKind::data, "{}.Regex = {} is not supported; supported: ' {{2,}}'", pattern.where(),
        regex.substr(0, 80));
+}
+
+NormalizerStep read_precompiled(const Part& part) {
+  const std::string where = formatted("{}.precompiled_charsmap", part.where());
+  const auto bytes = decode_base64(part.text("precompiled_charsmap"));
+  if (!bytes) fail(ErrorKind::data, "{} is not base64. Copy the tokenizer files again.", where);
+  return {.kind = NormalizerStep::Kind::precompiled,
+          .charsmap = std::make_shared<const Charsmap>(*bytes, where)};
 }
 
 PieceStep read_metaspace(const Part& part) {
@@ -172,6 +180,8 @@ void read_piece_normalizer(const SortedJson& value, const std::string& where, To
       steps.push_back({});
     } else if (type == "NFKC") {
       steps.push_back({.kind = nfkc});
+    } else if (type == "Precompiled") {
+      steps.push_back(read_precompiled(part));
     } else if (type == "Prepend") {
       steps.push_back({.kind = prepend, .to = part.text("prepend")});
     } else if (type == "Replace") {

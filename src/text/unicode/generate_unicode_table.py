@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""Writes the Unicode data for the splitters, the added-token matcher, NFC and NFKC.
+"""Writes the Unicode data for the splitters, the added-token matcher, NFC, NFKC and grapheme clusters.
 
-usage: generate_unicode_table.py CLASSES.json DIR      writes DIR/unicode_table.inc, DIR/nfc_table.inc and DIR/nfkc_table.inc
+usage: generate_unicode_table.py CLASSES.json DIR      writes unicode_table.inc, nfc_table.inc, nfkc_table.inc, grapheme_table.inc in DIR
+       generate_unicode_table.py --graphemes DIR       writes grapheme_table.inc only
 
 CLASSES.json maps a class name (L, N, s ... as in the regexes of tokenizer.json) to a list of inclusive code-point ranges.
 The word class (\\w of `single_word`) and the normal form come from other libraries inside Hugging Face `tokenizers`, with other
 versions of Unicode. Both are measured here on every code point with the module itself (pip install tokenizers), so they are
-correct for the version printed in the output.
+correct for the version printed in the output. The properties of grapheme clusters are measured with the normalizer Precompiled,
+which treats clusters below six bytes as one character. Its charsmap comes from `sentencepiece` (pip install sentencepiece).
 To add a class, add an entry to CLASSES below and a constant to unicode_class.hpp.
 """
+import io
 import json
 import os
 import sys
+import tempfile
 
 import tokenizers
 
@@ -147,7 +151,86 @@ def write_compatible(path):
     print(f"{len(starts)} characters with a compatible form")
 
 
+def varint(data, at):
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return value, at
+
+
+def message_fields(data):
+    """Returns the length-delimited fields of a protobuf message by number; a repeated field has its last value."""
+    found, at = {}, 0
+    while at < len(data):
+        key, at = varint(data, at)
+        size, at = varint(data, at) if key & 7 in (0, 2) else ({1: 8, 5: 4}[key & 7], at)
+        if key & 7 == 0:
+            continue
+        if key & 7 == 2:
+            found[key >> 3] = data[at:at + size]
+        at += size
+    return found
+
+
+def charsmap(**options):
+    """Returns the compiled rules of a SentencePiece model that is trained with the options."""
+    import sentencepiece
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(["a b"] * 9), model_writer=model, vocab_size=9, minloglevel=2,
+                                             hard_vocab_limit=False, **options)
+    normalizer_spec = message_fields(model.getvalue())[3]
+    return message_fields(normalizer_spec)[2]
+
+
+def charsmap_of(rules):
+    """Returns the compiled rules that replace the keys of `rules` by their values."""
+    def points(text):
+        return " ".join(f"{ord(c):X}" for c in text)
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as tsv:
+        tsv.writelines(f"{points(key)}\t{points(value)}\n" for key, value in rules.items())
+        tsv.flush()
+        return charsmap(normalization_rule_tsv=tsv.name)
+
+
+def write_graphemes(path):
+    """In a cluster below six bytes, the replacement of the first character stands for the whole cluster. So the last mark of each
+    probe tells if a cluster ended before it. Regional indicators and Hangul are not measured."""
+    ka, virama, copyright_sign, joiner, mark, end = "\u0915", "\u094d", "\u00a9", "\u200d", "\u0301", "\u0302"
+    n = tokenizers.normalizers.Precompiled(charsmap_of({"a": "X", mark: "E", copyright_sign: "C", ka: "K"})).normalize_str
+
+    def properties(c):
+        joins = n("a" + c) == "X"  # the cluster before it
+        if joins:
+            return 2 + 32 * n(ka + c + ka + end).endswith(end) + 64 * n(ka + c + virama + ka + end).endswith(end)
+        control = c != "a" and not n(c + mark + end).endswith(end)  # ends a cluster
+        prepend = n(c + "a" + end).endswith(end)                    # joins the character after it
+        pictographic = joiner in n(copyright_sign + joiner + c)
+        consonant = n(c + virama + ka + end).endswith(end)          # consonant + linker + consonant
+        return control + 4 * prepend + 8 * pictographic + 16 * consonant
+
+    ranges = []
+    for c in POINTS:
+        flags = properties(chr(c))
+        if ranges and ranges[-1][2] == flags and ranges[-1][1] == c - 1:
+            ranges[-1][1] = c
+        elif flags:
+            ranges.append([c, c, flags])
+    with open(path, "w", encoding="utf-8") as out:
+        head(out, "graphemes.hpp")
+        print(f"const GraphemeRange kGraphemeRanges[{len(ranges)}] = {{", file=out)
+        print(rows([f"{{{first}, {last}, {flags}}}" for first, last, flags in ranges]) + "\n};\n", file=out)
+        print(f"const std::size_t kNumGraphemeRanges = {len(ranges)};\n\n}}  // namespace trireme::text::unicode", file=out)
+    print(f"{len(ranges)} ranges of grapheme properties")
+
+
 def main():
+    write_graphemes(os.path.join(sys.argv[2], "grapheme_table.inc"))
+    if sys.argv[1] == "--graphemes":
+        return
     with open(sys.argv[1], encoding="utf-8") as file:
         ranges = json.load(file)
     decompositions, classes, pairs, active = normal_form()

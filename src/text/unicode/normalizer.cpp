@@ -94,6 +94,9 @@ std::string Normalizer::apply(std::string_view text) const {
       case strip:
         result = stripped(result, step.left, step.right);
         break;
+      case precompiled:
+        result = step.charsmap->apply(result);
+        break;
     }
   }
   return result;

@@ -1,9 +1,12 @@
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "text/unicode/charsmap.hpp"
 
 namespace trireme::text {
 
@@ -16,6 +19,7 @@ struct NormalizerStep {
     replace_blanks,  // replaces each run of two or more U+0020 by `to`
     strip,           // removes white space at the ends that `left` and `right` name
     nfkc,
+    precompiled,  // applies `charsmap`
   };
 
   Kind kind = Kind::nfc;
@@ -23,6 +27,7 @@ struct NormalizerStep {
   std::string to = {};
   bool left = false;
   bool right = false;
+  std::shared_ptr<const Charsmap> charsmap = {};  // shared, because copies of a step are common
 };
 
 /// Normalizes text between added tokens. Immutable and thread-safe.

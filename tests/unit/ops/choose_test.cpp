@@ -6,6 +6,7 @@
 #include "ops/attention.hpp"
 #include "ops/dropout.hpp"
 #include "ops/gated_activation.hpp"
+#include "ops/int8_linear.hpp"
 #include "ops/linear.hpp"
 #include "ops/operations.hpp"
 #include "ops/paged_attention.hpp"
@@ -127,6 +128,10 @@ std::vector<Operation> operations() {
       {"inference_linear", "aten::linear",
        [](at::ScalarType type, Path path) {
          inference_linear(some({3, 8}, type), some({4, 8}, type), path);
+       }},
+      {"inference_linear int8", "aten::linear",
+       [](at::ScalarType type, Path path) {
+         inference_linear(some({3, 8}, type), to_int8(random({4, 8})), path);
        }},
       {"paged_store", "aten::index_put_",
        [=](at::ScalarType type, Path path) { paged(type, path, true); }},

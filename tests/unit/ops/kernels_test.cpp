@@ -98,6 +98,39 @@ TEST_P(EveryTable, MultipliesRowsOfBothTypes) {
   }
 }
 
+TEST_P(EveryTable, MultipliesRowsByInt8) {
+  constexpr std::int64_t kIn = 70;
+  constexpr std::int64_t kStride = 96;
+  constexpr std::int64_t kOut = 9;
+  std::vector<std::int8_t> w(kOut * kIn);
+  std::mt19937 generator(13);
+  for (auto& value : w) value = static_cast<std::int8_t>(static_cast<int>(generator() % 255) - 127);
+  const auto scales = random_floats(kOut, 14);
+  for (const std::int64_t rows : {1, 2, 3, 8}) {
+    auto x = random_floats(static_cast<std::size_t>(rows * kStride), 9);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = i % kStride < kIn ? x[i] : 0;
+    Floats y(static_cast<std::size_t>(rows * kOut), NAN);
+    Floats scratch(4 * kStride, NAN);
+    LinearRows call{Element::f32, Element::f32, x.data(), kStride, w.data(), kIn,
+                    y.data(),     kOut,         rows,     kIn,     0,        kOut};
+    call.scales = scales.data();
+    call.scratch = scratch.data();
+
+    GetParam()->int8_linear_rows(call);
+
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t o = 0; o < kOut; ++o) {
+        double expected = 0;
+        for (std::int64_t k = 0; k < kIn; ++k)
+          expected += double{x[static_cast<std::size_t>(r * kStride + k)]} *
+                      w[static_cast<std::size_t>(o * kIn + k)];
+        expected *= scales[static_cast<std::size_t>(o)];
+        EXPECT_NEAR(y[static_cast<std::size_t>(r * kOut + o)], expected, 2e-3) << rows << " rows";
+      }
+    }
+  }
+}
+
 TEST_P(EveryTable, AttendsToBlocks) {
   constexpr std::int64_t kWidth = 16;
   constexpr std::int64_t kTokens = 20;  // stored in blocks 1 and 0

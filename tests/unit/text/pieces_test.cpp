@@ -160,7 +160,9 @@ TEST(Pieces, RefuseByNameWhatIsNotSupported) {
 
   const std::vector<Case> cases = {
       {"/normalizer", R"({"type": "Precompiled", "precompiled_charsmap": ""})",
-       "normalizer of type 'Precompiled'"},
+       "precompiled_charsmap is damaged: it has 0 bytes"},
+      {"/normalizer", R"({"type": "Precompiled", "precompiled_charsmap": "a"})",
+       "precompiled_charsmap is not base64"},
       {"/normalizer", R"({"type": "NFKD"})", "type 'NFKD'"},
       {"/normalizer", R"({"type": "Replace", "pattern": {"Regex": "a+"}, "content": ""})",
        "Regex = a+ is not supported"},

@@ -1,0 +1,100 @@
+#include "ops/int8_linear.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "ops/cpu_rows.hpp"
+#include "ops/linear_chunks.hpp"
+
+namespace trireme::ops {
+namespace {
+
+constexpr double kLargest = 127;
+
+at::Tensor wide_rows(const at::Tensor& x, const at::Tensor& w) {
+  return with_row_padding(last_dim_contiguous(x), w.size(1), kernels::Element::f32);
+}
+
+bool cpu_accepts_int8(const at::Tensor& x, const Int8Matrix& w) {
+  return cpu_accepts(x) && x.size(0) > 0 && w.values.is_cpu();
+}
+
+at::Tensor cpu_int8_linear(const at::Tensor& x_in, const Int8Matrix& w, at::ScalarType result) {
+  const at::Tensor values = last_dim_contiguous(w.values);
+  const at::Tensor scales = w.scales.contiguous();
+  const at::Tensor x = wide_rows(x_in, values);
+  const std::int64_t outs = values.size(0);
+  const at::Tensor y = at::empty({x.size(0), outs}, x_in.options().dtype(result));
+  const kernels::LinearRows all{.element = kernels::Element::f32,
+                                .y_element = element_of(y),
+                                .x = x.const_data_ptr<float>(),
+                                .x_stride = x.stride(0),
+                                .w = values.const_data_ptr(),
+                                .w_stride = values.stride(0),
+                                .y = y.data_ptr(),
+                                .y_stride = outs,
+                                .rows = x.size(0),
+                                .in = values.size(1),
+                                .first_out = 0,
+                                .last_out = outs,
+                                .scales = scales.const_data_ptr<float>()};
+  for_output_chunks(all, [](kernels::LinearRows part) {
+    std::vector<float> widened(static_cast<std::size_t>(part.rows > 1 ? 4 * part.x_stride : 0));
+    part.scratch = widened.data();
+    kernels::table().int8_linear_rows(part);
+  });
+  return y;
+}
+
+at::Tensor plain_int8_linear(const at::Tensor& x, const Int8Matrix& w, at::ScalarType result) {
+  const at::ScalarType wide = accumulate_type(x);
+  return at::linear(x.to(wide), from_int8(w, wide)).to(result);
+}
+
+struct Int8LinearRow {
+  bool (*accepts)(const at::Tensor& x, const Int8Matrix& w);
+  decltype(&plain_int8_linear) apply;
+};
+
+constexpr std::array kInt8Linear{
+    Int8LinearRow{cpu_accepts_int8, cpu_int8_linear},
+    Int8LinearRow{nullptr, plain_int8_linear},
+};
+
+}  // namespace
+
+Int8Matrix Int8Matrix::at_index(std::int64_t index) const {
+  return {values[index].flatten(0, -2), scales[index].flatten()};
+}
+
+std::int64_t Int8Matrix::bytes() const {
+  return static_cast<std::int64_t>(values.nbytes() + scales.nbytes());
+}
+
+Int8Matrix to_int8(const at::Tensor& w) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor wide = w.to(at::kFloat);
+  const at::Tensor scales = wide.abs().amax(-1).div_(kLargest);
+  const at::Tensor divisors = scales.masked_fill(scales == 0, 1.0).unsqueeze(-1);
+  return {(wide / divisors).nan_to_num_(0, 0, 0).round_().to(at::kChar).contiguous(), scales};
+}
+
+at::Tensor from_int8(const Int8Matrix& matrix, at::ScalarType dtype) {
+  const at::NoGradGuard no_grad;
+  const at::ScalarType wide = dtype == at::kDouble ? at::kDouble : at::kFloat;
+  return matrix.values.to(wide).mul_(matrix.scales.to(wide).unsqueeze(-1)).to(dtype);
+}
+
+at::Tensor inference_linear(const at::Tensor& x, const Int8Matrix& w, Path path) {
+  const at::NoGradGuard no_grad;
+  return choose(path, kInt8Linear, x, w).apply(x, w, x.scalar_type());
+}
+
+at::Tensor inference_linear_wide(const at::Tensor& x, const Int8Matrix& w, Path path) {
+  const at::NoGradGuard no_grad;
+  return choose(path, kInt8Linear, x, w).apply(x, w, accumulate_type(x));
+}
+
+}  // namespace trireme::ops

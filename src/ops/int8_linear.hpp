@@ -1,0 +1,40 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "ops/path.hpp"
+
+namespace trireme::ops {
+
+/// A matrix in int8 with one scale per row (output channel): W = scales * values.
+struct Int8Matrix {
+  at::Tensor values;  // [.., out, in] int8, from -127 to 127
+  at::Tensor scales;  // [.., out] fp32
+
+  /// Returns the matrix [out, in] at `index` of the first dimension. If there are more dimensions,
+  /// the remaining ones form `out`.
+  [[nodiscard]] Int8Matrix at_index(std::int64_t index) const;
+
+  /// Returns the number of bytes of values and scales.
+  [[nodiscard]] std::int64_t bytes() const;
+};
+
+/// Rounds a matrix to int8. The scale of a row is its largest absolute value / 127, so 0 stays 0. A
+/// row that is not finite gets a scale that is not finite.
+Int8Matrix to_int8(const at::Tensor& w);
+
+/// Returns scales * values in `dtype`.
+at::Tensor from_int8(const Int8Matrix& matrix, at::ScalarType dtype);
+
+/// Computes x W^T [N, out] from x [N, in] and W [out, in] for inference, in x's dtype: no
+/// gradients, sums in fp32 (fp64 for fp64). x is not rounded to int8.
+///
+/// The kernel computes each row by the same operations whatever other rows there are, as
+/// inference_linear does.
+at::Tensor inference_linear(const at::Tensor& x, const Int8Matrix& w, Path path = Path::fast);
+
+/// Like inference_linear, with results in fp32 (fp64 for fp64) that are not rounded to x's dtype.
+at::Tensor inference_linear_wide(const at::Tensor& x, const Int8Matrix& w, Path path = Path::fast);
+
+}  // namespace trireme::ops
