@@ -26,6 +26,8 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from loaded_program import call
+
 NEW = 12
 SIZES = {"vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
          "max_position_embeddings": 64, "pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
@@ -189,7 +191,7 @@ def check(name, values, drivers, work):
     tokens = torch.randint(0, SIZES["vocab_size"], (2, 40))
     save_file({"tokens": tokens}, tokens_file)
     subprocess.run([hf_driver, "import", written, back], check=True, stderr=subprocess.DEVNULL)
-    subprocess.run([family_driver, f"{back}.run", tokens_file, out, str(NEW)], check=True, stderr=subprocess.DEVNULL)
+    call([family_driver, f"{back}.run", tokens_file, out, NEW])
     ours = load_file(out)
 
     problems = []

@@ -20,7 +20,6 @@ import json
 import math
 import os
 import random
-import subprocess
 import sys
 import tempfile
 
@@ -30,6 +29,7 @@ from torch.nn import functional as F
 
 import model as oracle
 from adapters import Adapters
+from loaded_program import call
 
 BOUND, WEIGHT_BOUND = 1e-10, 1e-6
 SHAPE = {"model.preset": "tiny", "model.hidden_size": 32, "model.num_layers": 2, "model.num_heads": 4, "model.num_kv_heads": 2,
@@ -50,19 +50,12 @@ def write_lines(path, records):
             file.write(json.dumps(record) + "\n")
 
 
-def call(command):
-    result = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if result.returncode != 0:
-        raise SystemExit(f"{' '.join(str(word) for word in command)}\n{result.stdout}\nexit {result.returncode}")
-    return result.stdout
-
-
 class Sets:
     """Data sets of all kinds, and their documents."""
 
     def __init__(self, data, work):
         rng = random.Random(5)
-        self.data, self.work = data, work
+        self.data, self.work, self.read = data, work, {}
         chat = lambda: [{"role": "user", "content": sentence(rng, 2, 6)}, {"role": "assistant", "content": sentence(rng, 1, 9)}]
 
         def pair(i):
@@ -89,8 +82,10 @@ class Sets:
         return json.loads(call([self.data, "inspect", self.path(kind), "--json"]))
 
     def documents(self, kind):
-        for number in range(self.facts(kind)["documents"]):
-            yield json.loads(call([self.data, "inspect", self.path(kind), "--sample", number, "--json"]))
+        if kind not in self.read:
+            self.read[kind] = [json.loads(call([self.data, "inspect", self.path(kind), "--sample", number, "--json"]))
+                               for number in range(self.facts(kind)["documents"])]
+        return self.read[kind]
 
 
 def keys_of(*groups):

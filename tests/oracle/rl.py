@@ -16,13 +16,13 @@ import argparse
 import json
 import os
 import random
-import subprocess
 import sys
 import tempfile
 
 import torch
 from torch.nn import functional as F
 
+import loaded_program
 import model as oracle
 from post_training import BETAS, BOUND, CLIP, DECAY, EPS, LR, OPTIM, T, call, keys_of, load_model, logits_of, sentence
 from rl_sets import make_start, pack, write_replay
@@ -224,8 +224,7 @@ def kill_and_resume(comparison, name, keys, points, launch=None):
         command += keys_of(OPTIM, {**RL, "checkpoint.every": 1, **keys})
         if point:
             fault = {**os.environ, "TRIREME_FAULT": f"{point}:0:{ {'train.step': 3, 'train.forward': 10}.get(point, 2)}:kill9", "TRIREME_ALLOW_FAULTS": "1"}
-            ended = subprocess.run([str(word) for word in command], env=fault, capture_output=True, check=False)
-            assert ended.returncode != 0, f"{point} did not end the run"
+            assert loaded_program.run(command, fault)[0] != 0, f"{point} did not end the run"
         call(command)
         with open(os.path.join(run, "chain.txt"), encoding="utf-8") as file:
             chain = file.read()

@@ -1,11 +1,11 @@
 """Checks of `trireme rl` that rl_values.py runs: validation with generated answers, refused requests, steps of an epoch."""
 import json
 import os
-import subprocess
 import sys
 
 import torch
 
+import loaded_program
 from post_training import OPTIM, call, keys_of, load_model, logits_of
 from rl import IDS, NEW, RL, read_run
 
@@ -60,10 +60,10 @@ def compare_refusals(comparison):
                               (2, "ppo.critic_init", {**PPO, "ppo.critic_init": path("other")}),
                               (2, "train.eval_every is 1", {**replay, "train.eval_every": 1, "data.valid_path": path("valid")})):
         command = [comparison.trireme, "rl", "--init", comparison.start, "--data", comparison.data, "--run", path(f"refused {words}")]
-        ended = subprocess.run([str(word) for word in command + keys_of(OPTIM, {**RL, **keys})], capture_output=True, text=True, check=False)
-        if ended.returncode != code or words not in ended.stderr or "learning rate" in ended.stderr:
+        ended, output = loaded_program.run(command + keys_of(OPTIM, {**RL, **keys}))
+        if ended != code or words not in output or "learning rate" in output:
             comparison.wrong += 1
-            print(f"exit {ended.returncode} instead of {code} for {keys}:\n{ended.stderr}")
+            print(f"exit {ended} instead of {code} for {keys}:\n{output}")
     run = path("epochs")
     call([comparison.trireme, "rl", "--init", comparison.start, "--data", comparison.data, "--run", run] +
          keys_of(OPTIM, {**{key: value for key, value in RL.items() if key != "train.steps"}, **UPDATES, "train.epochs": 1}))

@@ -17,7 +17,7 @@ source tests/slurm/with_cluster.sh
 make_set() {
   TRIREME_BIN=$bin on sbatch --parsable --ntasks-per-node=2 --output="$work/prep.out" slurm/prep.sbatch --kind pretrain \
     --tokenizer "$work/tokenizer" --input "$work/corpus.jsonl" --seq-len 64 --output "$work/set" >"$work/prep.id"
-  await 120 "the end of prep.sbatch" ended "$(<"$work/prep.id")"
+  await 300 "the end of prep.sbatch" ended "$(<"$work/prep.id")"
   expect_equal "prep's state" COMPLETED "$(job_field "$(<"$work/prep.id")" JobState)"
   "$bin/trireme-data" verify "$work/set"
 }
@@ -39,12 +39,12 @@ signalled_job_resumes_to_the_same_weights() {
   local job stopped
   make_hiding_launcher
   job=$(TRIREME_LAUNCH=$work/hide submit signalled)
-  await 120 "step 12" logged_step "$work/signalled" 12
+  await 300 "step 12" logged_step "$work/signalled" 12
   on scancel --signal=USR2 "$job"
-  await 240 "the requeue" requeued signalled
+  await 300 "the requeue" requeued signalled
   expect_match "the first end" 'job +exit 75 ' "$(ends signalled | head -n1)"
   stopped=$(first_committed signalled)
-  await 240 "the second end" ended "$job"
+  await 300 "the second end" ended "$job"
   expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
   expect_equal "restarts" $((1 + $(lost_starts signalled))) "$(job_field "$job" Restarts)"
   expect_equal "resumed_from" "$stopped" "$(resumed_from "$work/signalled")"
@@ -55,11 +55,11 @@ signalled_job_resumes_to_the_same_weights() {
 killed_rank_means_requeue() {
   local job
   job=$(submit killed)
-  await 120 "a checkpoint" has_checkpoint "$work/killed"
-  await 120 "step 12" logged_step "$work/killed" 12
+  await 300 "a checkpoint" has_checkpoint "$work/killed"
+  await 300 "step 12" logged_step "$work/killed" 12
   kill_one_rank "$work/killed"
-  await 240 "the requeue" requeued killed
-  await 240 "the second end" ended "$job"
+  await 300 "the requeue" requeued killed
+  await 300 "the second end" ended "$job"
   expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
   expect_equal "restarts" $((1 + $(lost_starts killed))) "$(job_field "$job" Restarts)"
   expect_equal "resumed_from" "$(first_committed killed)" "$(resumed_from "$work/killed")"
@@ -80,9 +80,9 @@ a_lost_start_after_progress_is_forgiven() {
   local job
   make_losing_launcher
   job=$(TRIREME_LAUNCH=$work/lose submit lost)
-  await 120 "step 12" logged_step "$work/lost" 12
+  await 300 "step 12" logged_step "$work/lost" 12
   on scancel --signal=USR2 "$job"
-  await 240 "the end" ended "$job"
+  await 300 "the end" ended "$job"
   expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
   expect_equal "restarts" 2 "$(job_field "$job" Restarts)"
   expect_match "the lost start" "job +exit 5 .*, last committed step $(first_committed lost), .*: requeue" \
@@ -93,7 +93,7 @@ a_lost_start_after_progress_is_forgiven() {
 wrong_option_fails_at_once() {
   local job
   job=$(submit wrong --optim.lr -1)
-  await 120 "the end" ended "$job"
+  await 300 "the end" ended "$job"
   expect_equal "state" FAILED "$(job_field "$job" JobState)"
   expect_equal "exit code" 2:0 "$(job_field "$job" ExitCode)"
   expect_equal "restarts" 0 "$(job_field "$job" Restarts)"
@@ -114,9 +114,9 @@ missing_pmi_says_what_to_type() {
 cancelled_job_stays_cancelled() {
   local job
   job=$(steps=100000 submit cancelled)
-  await 120 "step 3" logged_step "$work/cancelled" 3
+  await 300 "step 3" logged_step "$work/cancelled" 3
   on scancel "$job"
-  await 120 "the end" ended "$job"
+  await 300 "the end" ended "$job"
   sleep 7  # longer than the delay before a requeued job starts
   expect_equal "state" CANCELLED "$(job_field "$job" JobState)"
   expect_equal "restarts" "$(lost_starts cancelled)" "$(job_field "$job" Restarts)"
@@ -157,9 +157,9 @@ a_chain_waits_for_its_requeued_stage() {
   local jobs output=$work/chain
   make_chats
   read -ra jobs <<<"$(chain chain)"
-  await 120 "a checkpoint of sft-2048" has_checkpoint "$output/runs/sft-2048"
+  await 300 "a checkpoint of sft-2048" has_checkpoint "$output/runs/sft-2048"
   kill_one_rank "$output/runs/sft-2048"
-  await 240 "the end of the chain" ended "${jobs[8]}"
+  await 300 "the end of the chain" ended "${jobs[8]}"
   expect_equal "states" "$(printf 'COMPLETED %.0s' {1..9})" "$(states_of "${jobs[@]}")"
   expect_match "restarts of sft-2048" '^[1-9]' "$(job_field "${jobs[6]}" Restarts)"
   "$bin/trireme" import --hf "$output/exported" --output "$work/imported"
@@ -169,21 +169,23 @@ a_chain_waits_for_its_requeued_stage() {
 a_chain_ends_with_a_stage_that_fails_for_good() {
   local jobs
   read -ra jobs <<<"$(chain broken --optim.lr -1)"
-  await 120 "the end of the chain" ended "${jobs[8]}"
+  await 300 "the end of the chain" ended "${jobs[8]}"
   expect_equal "states" 'FAILED CANCELLED CANCELLED CANCELLED CANCELLED ' "$(states_of "${jobs[@]:4}")"
   expect_equal "exit code" 2:0 "$(job_field "${jobs[4]}" ExitCode)"
-  expect_equal "what waits for ever" '' "$(on squeue -h)"
+  expect_equal "what waits for ever" '' "$(IFS=, && on squeue -h -j "${jobs[*]}")"
 }
 
 uninterrupted_run() {
   local job
   job=$(submit whole)
-  await 240 "the uninterrupted run" ended "$job"
+  await 300 "the uninterrupted run" ended "$job"
   expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
 }
 
 cluster_up
-run_scenarios make_set uninterrupted_run signalled_job_resumes_to_the_same_weights killed_rank_means_requeue \
-  a_lost_start_after_progress_is_forgiven wrong_option_fails_at_once missing_pmi_says_what_to_type cancelled_job_stays_cancelled \
-  a_chain_waits_for_its_requeued_stage a_chain_ends_with_a_stage_that_fails_for_good
+run_scenarios make_set uninterrupted_run
+run_together 'a_chain_waits_for_its_requeued_stage a_chain_ends_with_a_stage_that_fails_for_good' \
+  'signalled_job_resumes_to_the_same_weights wrong_option_fails_at_once' \
+  'killed_rank_means_requeue cancelled_job_stays_cancelled' \
+  'a_lost_start_after_progress_is_forgiven missing_pmi_says_what_to_type'
 finish

@@ -35,7 +35,7 @@ EOF
 }
 
 # exec is needed: as the shell's child, timeout would be a background job of the terminal, which must not read it.
-in_terminal() { script -qec "$(printf '%q ' exec timeout 120 "$cluster/on" ctl "$@")" /dev/null; }
+in_terminal() { script -qec "$(printf '%q ' exec timeout 300 "$cluster/on" ctl "$@")" /dev/null; }
 
 expect_typed() { # expect_typed WHERE TEXT
   expect_equal "commands that ended well in $1" 12 "$(tr -d '\r' <<<"$2" | grep -c 'code 0$')"
@@ -89,11 +89,11 @@ a_stuck_start_is_named_and_requeued() {
   printf '#!/bin/bash\nif [[ ${SLURM_RESTART_COUNT:-0} == 0 && $SLURM_NODEID == 1 ]]; then exec sleep 600; fi\nexec "$@"\n' >"$work/launcher"
   chmod +x "$work/launcher"
   job=$(TRIREME_LAUNCH=$work/launcher steps=10 submit stuck --train.start_timeout_s 5)
-  await 60 "the output" test -s "$work/stuck.out"
-  await 60 "the requeue" requeued stuck
+  await 300 "the output" test -s "$work/stuck.out"
+  await 300 "the requeue" requeued stuck
   expect_match "what the start says" '5 s \(train.start_timeout_s\); 2 of 4 ranks have not started: ranks 2-3, on node n2 \(0 of 2' "$(<"$work/stuck.out")"
   expect_match "how it ended" 'job  *exit 5 ' "$(ends stuck)"
-  await 120 "the end" ended "$job"
+  await 300 "the end" ended "$job"
   expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
   expect_stuck_cause
   [[ ! -e $work/stuck.start ]] || broken "marks of the start stay behind: $(ls -R "$work/stuck.start")"
@@ -110,7 +110,7 @@ a_stuck_preparation_is_named_and_requeued() {
   job=$(TRIREME_LAUNCH=$work/launcher TRIREME_BIN=$bin TRIREME_TRAIN_START_TIMEOUT_S=4 on sbatch --parsable --nodes=2 --ntasks-per-node=1 \
     --time=10 --output="$work/stuck-prep.out" slurm/prep.sbatch --kind pretrain --tokenizer "$work/tokenizer" --input "$work/corpus.jsonl" \
     --seq-len 64 --output "$work/prepared")
-  await 120 "the end" ended "$job"
+  await 300 "the end" ended "$job"
   expect_match "what the start says" '4 s \(train.start_timeout_s\); 1 of 2 ranks have not started: rank 1, on node n2 \(0 of 1' "$(<"$work/stuck-prep.out")"
   expect_equal "state" COMPLETED "$(job_field "$job" JobState)"
   expect_equal "restarts" 1 "$(job_field "$job" Restarts)"
@@ -148,8 +148,9 @@ cd "$checkout"
 if [[ -n ${2:-} ]]; then
   run_scenarios "${@:2}"
 else
-  run_scenarios any_number_of_commands_run_in_an_interactive_shell a_step_within_a_step_and_one_program_of_two_tasks_work \
-    a_stuck_start_is_named_and_requeued a_stuck_preparation_is_named_and_requeued a_forgotten_srun_is_a_warning \
-    a_script_below_srun_says_what_to_type debug_keeps_the_directory
+  run_scenarios any_number_of_commands_run_in_an_interactive_shell
+  run_together 'a_stuck_start_is_named_and_requeued a_stuck_preparation_is_named_and_requeued' \
+    'a_step_within_a_step_and_one_program_of_two_tasks_work debug_keeps_the_directory' \
+    'a_forgotten_srun_is_a_warning a_script_below_srun_says_what_to_type'
 fi
 finish

@@ -30,7 +30,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-on() { timeout 60 "$cluster/on" ctl "$@"; }
+on() { timeout 300 "$cluster/on" ctl "$@"; }
 
 # job_field JOB FIELD
 job_field() { on scontrol -o show job "$1" | sed -nE "1s/.*(^| )$2=([^ ]*).*/\2/p"; }
@@ -89,12 +89,16 @@ cluster_up() {
 }
 
 ranks_of() { # ranks_of RUN: prints the process ids of its ranks, found by their arguments
-  local process
+  local process word words
   for process in /proc/[0-9]*; do
-    if [[ $(readlink "$process/exe" 2>/dev/null) == "$bin/trireme" ]] &&
-      tr '\0' '\n' 2>/dev/null <"$process/cmdline" | grep -qxF "$1"; then
-      printf '%s\n' "${process#/proc/}"
-    fi
+    # Most processes have other arguments. Only a match costs a subprocess.
+    mapfile -d '' -t words 2>/dev/null <"$process/cmdline" || continue
+    for word in "${words[@]}"; do
+      if [[ $word == "$1" && $(readlink "$process/exe" 2>/dev/null) == "$bin/trireme" ]]; then
+        printf '%s\n' "${process#/proc/}"
+        break
+      fi
+    done
   done
 }
 
@@ -110,5 +114,25 @@ run_scenarios() { # run_scenarios NAME...
     start=$SECONDS
     "$scenario"
     printf '%s: %d s\n' "$scenario" $((SECONDS - start))
+  done
+}
+
+# run_together 'NAME...'...: runs the lists of scenarios at the same time, and the scenarios of one list one after the other. Most of
+# their time is waiting for Slurm. Prints the output of each list when all lists have ended.
+run_together() {
+  local list i=0 pids=() logs=()
+  for list in "$@"; do
+    logs+=("$work/list.$((++i)).log")
+    (
+      checks_failed=0
+      # shellcheck disable=SC2086  # a list of words
+      run_scenarios $list
+      ((checks_failed == 0))
+    ) >"${logs[-1]}" 2>&1 &
+    pids+=($!)
+  done
+  for i in "${!pids[@]}"; do
+    wait "${pids[i]}" || broken "one of these scenarios: $(<"${logs[i]}")"
+    cat "${logs[i]}"
   done
 }
