@@ -29,7 +29,7 @@ CASES = [
       (2, CP | {"parallel.cp_form": "all_gather"})]),
     ("start", {**GRPO, "lora.rank": 2}, [], [(2, TP), (2, PP), (2, CP)]),
     ("start", PPO, [(3, ZERO), (2, TP)], [(2, CP), (2, PP), (4, TP | PP)]),
-    ("experts", GRPO, [(2, EP)], [(2, TP | EP), (4, EP | TP), (4, EP | PP), (2, CP | EP)]),
+    ("experts", GRPO, [(2, EP)], [(2, TP | EP | {"parallel.etp": 1}), (4, EP | TP), (4, EP | PP), (2, CP | EP)]),
 ]
 METRICS = ("loss", "grad_norm", "reward", "reward_std", "zero_std_groups", "completion_tokens_mean", "truncated_fraction", "entropy", "ratio_mean",
            "ratio_max", "clip_fraction")
