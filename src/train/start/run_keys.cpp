@@ -14,6 +14,7 @@
 #include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
 #include "train/report/sinks.hpp"
+#include "train/start/depth_keys.hpp"
 
 namespace trireme::train {
 namespace {
@@ -170,10 +171,12 @@ void finish_run_keys(RunConfig& config, config::ConfigSet& keys, const RunStart&
         start.has_shape && keys.is_set("model.preset") && start.preset != config.model.preset;
     keys.apply_preset(fields_of("model", preset), "preset " + config.model.preset, anew);
   }
+  apply_depth(config, keys, !start.has_shape);
   choose_token_key(config.train, keys);
   choose_length_key(config.train, keys);
   choose_peak_rate(config.optim, keys);
   resolve_optimizer_keys(config.optim, keys);
+  apply_depth(config, keys, !start.has_shape);  // the defaults of the optimizer replaced its rates
   check_start_kind(config, start, keys);
   check(config, keys.problems());
   check_sinks(config.metrics, keys.problems());
