@@ -32,7 +32,7 @@ struct Preset {
   void (*set_options)(ModelConfig& config) = nullptr;
 };
 
-/// The shape of OpenAI's smallest GPT-2.
+/// The smallest GPT-2 of OpenAI, with 124 million parameters.
 void set_gpt2(ModelConfig& c) {
   c.norm = "layer";
   c.mlp = "plain";
@@ -42,9 +42,9 @@ void set_gpt2(ModelConfig& c) {
   c.max_seq_len = 1024;
 }
 
-/// nanochat, commit 92d63d4. model.depth gives the sizes.
+/// The model of nanochat, commit 92d63d4. The depth gives the sizes.
 void set_nanochat(ModelConfig& c) {
-  c.depth = 20;
+  c.depth = DepthRule::kDefaultDepth;
   c.max_seq_len = DepthRule::kSequence;
   c.vocab_size = DepthRule::kVocabulary;
   c.norm_gain = false;
@@ -229,10 +229,10 @@ void fill(ModelConfig& config, const Preset* preset) {
   const auto fill_one = [](std::int64_t& size, std::int64_t value) {
     if (size == 0) size = value;
   };
-  if (config.depth > 0) {
+  if (config.depth > 0 && config.depth <= DepthRule::kMaxDepth) {
     fill_one(config.num_layers, config.depth);
     fill_one(config.hidden_size, DepthRule::hidden_size(config.depth));
-    fill_one(config.num_heads, std::max<std::int64_t>(config.hidden_size / DepthRule::kHeadDim, 1));
+    fill_one(config.num_heads, DepthRule::num_heads(config.hidden_size));
     fill_one(config.num_kv_heads, config.num_heads);
   }
   if (preset != nullptr) {
@@ -373,7 +373,9 @@ void check(ModelConfig config, Problems& problems) {
   problems.one_of("model.preset", config.preset.empty() ? names.front() : config.preset, names);
   const Preset* preset = find_preset(config.preset);
   if (preset == nullptr && !config.preset.empty()) return;
+  const bool derives_head_dim = config.head_dim == 0;
   fill(config, preset);
+  check_depth(config, derives_head_dim, problems);
   check_sizes(config, problems, /*may_lack=*/preset == nullptr);
   check_values(config, problems);
   if (config.vocab_size != 0) check_vocabulary(config.vocab_size, 0, problems);
@@ -381,9 +383,11 @@ void check(ModelConfig config, Problems& problems) {
 
 void resolve(ModelConfig& config, std::int64_t tokenizer_vocab_size) {
   check_has_shape(config);
+  const bool derives_head_dim = config.head_dim == 0;
   fill(config, config.preset.empty() ? nullptr : &preset_or_fail(config.preset));
   if (config.vocab_size == 0) config.vocab_size = tokenizer_vocab_size;
   Problems problems;
+  check_depth(config, derives_head_dim, problems);
   check_sizes(config, problems);
   check_values(config, problems);
   check_vocabulary(config.vocab_size, tokenizer_vocab_size, problems);

@@ -10,7 +10,7 @@ Critic::Critic(const Setup& setup)
     : transformer_(registry_, setup.model, setup.stages, setup.options),
       objective_(registry_, {transformer_.head_weight(), setup.model.hidden_size, setup.value}),
       optimizer_((registry_.allocate(setup.mesh, setup.dtypes, setup.device),
-                  transformer_.prepare(), optim::make_optimizer(setup.optim, registry_))),
+                  transformer_.prepare(), optim::make_optimizer(setup.optim, registry_, setup.total_steps))),
       scaler_(/*dynamic=*/false),
       step_({transformer_, objective_, *optimizer_, scaler_, setup.mesh, measures_},
             setup.optim.clip_norm),
