@@ -16,11 +16,12 @@ namespace trireme::checkpoint {
 namespace {
 
 /// Options that every architecture computes, or that only training reads.
-constexpr std::array<std::string_view, 17> kFree{
-    "preset",     "hidden_size",       "num_layers", "num_heads",   "num_kv_heads",
-    "head_dim",   "intermediate_size", "vocab_size", "max_seq_len", "tie_embeddings",
-    "rope_theta", "rope_scaling",      "norm_eps",   "dropout",     "attention_dropout",
-    "init",       "zero_projections"};
+constexpr std::array<std::string_view, 18> kFree{
+    "preset",       "depth",           "hidden_size",    "num_layers",
+    "num_heads",    "num_kv_heads",    "head_dim",       "intermediate_size",
+    "vocab_size",   "max_seq_len",     "tie_embeddings", "rope_theta",
+    "rope_scaling", "norm_eps",        "dropout",        "attention_dropout",
+    "init",         "zero_projections"};
 
 /// The windows of Gemma 3 in llama.cpp: every sixth layer has none.
 constexpr std::int64_t kGemmaPattern = 6;

@@ -209,6 +209,7 @@ std::vector<std::string> hf_differences(const model::ModelConfig& config,
   if (scaling.kind == model::RopeScaling::Kind::longrope) theirs.max_seq_len = config.max_seq_len;
   if (config.learned_positions()) theirs.rope_theta = config.rope_theta;  // has no effect
   theirs.preset = config.preset;
+  theirs.depth = config.depth;  // the sizes that it gives are compared
   theirs.dropout = config.dropout;
   theirs.init = config.init;  // initial values do not change the computation
   theirs.zero_projections = config.zero_projections;

@@ -29,7 +29,7 @@ constexpr std::string_view kWeightPrefix = "param/";
 
 /// Values of a model that do not change its function at inference.
 constexpr auto kFreeValues = std::to_array<std::string_view>(
-    {"model.preset", "model.dropout", "model.attention_dropout", "model.max_seq_len",
+    {"model.preset", "model.depth", "model.dropout", "model.attention_dropout", "model.max_seq_len",
      "model.router_bias_rate", "model.router_aux_loss", "model.router_aux_loss_coef"});
 
 std::vector<double> weights_of_models(const AverageCommand& options) {

@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "core/join.hpp"
 #include "core/problems.hpp"
+#include "model/depth_rule.hpp"
 #include "model/layer_list.hpp"
 #include "model/option_checks.hpp"
 #include "model/stream_options.hpp"
@@ -18,7 +19,7 @@
 namespace trireme::model {
 namespace {
 
-enum class FfnRule { eight_thirds, pi };
+enum class FfnRule { eight_thirds, pi, four };
 
 struct Preset {
   std::string_view name;
@@ -28,7 +29,35 @@ struct Preset {
   double norm_eps;
   MoeConfig moe = {};
   bool tie_embeddings = true;
+  void (*set_options)(ModelConfig& config) = nullptr;
 };
+
+/// The smallest GPT-2 of OpenAI, with 124 million parameters.
+void set_gpt2(ModelConfig& c) {
+  c.norm = "layer";
+  c.mlp = "plain";
+  c.position = "learned";
+  c.activation = "gelu_tanh";
+  c.qkv_bias = c.attention_output_bias = c.mlp_bias = true;
+  c.max_seq_len = 1024;
+}
+
+/// The model of nanochat, commit 92d63d4. The depth gives the sizes.
+void set_nanochat(ModelConfig& c) {
+  c.depth = DepthRule::kDefaultDepth;
+  c.max_seq_len = DepthRule::kSequence;
+  c.vocab_size = DepthRule::kVocabulary;
+  c.norm_gain = false;
+  c.embed_norm = c.residual_scalars = c.backout = c.smear = c.zero_projections = true;
+  c.mlp = "plain";
+  c.activation = "relu2";
+  c.rope_theta = 1e5;
+  c.qk_scale = 1.2;
+  c.logit_softcap = 15;
+  c.init = "uniform";
+  c.value_embeddings = kAlternate;
+  c.window_pattern = "SSSL";
+}
 
 /// The GPT models of Megatron-LM (README of release 0.8) with the block of Trireme. A gated MLP of
 /// width 8/3 h has as many weights as the ungated MLP of Megatron-LM, of width 4 h. The embedding
@@ -51,7 +80,7 @@ const MoeConfig kExpertsOfV2{.num_experts = 4,
                              .router_aux_loss_coef = 0.01};
 
 // Sizes derived from hidden_size stay 0 here, so that they follow a different hidden_size.
-const std::array<Preset, 16> kPresets{{
+const std::array<Preset, 18> kPresets{{
     {"tiny", FfnRule::pi, 128, 4, 4, 2, true, 1e-6},
     {"minimind-3", FfnRule::pi, 768, 8, 8, 4, true, 1e-6},
     {"minimind-3-moe", FfnRule::pi, 768, 8, 8, 4, true, 1e-6, kExpertsOfV3},
@@ -68,6 +97,8 @@ const std::array<Preset, 16> kPresets{{
     gpt("gpt-177b", 12288, 96, 96),
     gpt("gpt-314b", 16384, 96, 128),
     gpt("gpt-462b", 18432, 112, 144),
+    {"gpt2-124m", FfnRule::four, 768, 12, 12, 12, false, 1e-5, {}, true, set_gpt2},
+    {"nanochat", FfnRule::four, 0, 0, 0, 0, true, 1e-6, {}, false, set_nanochat},
 }};
 
 const Preset* find_preset(std::string_view name) {
@@ -91,6 +122,7 @@ std::int64_t ffn_width(FfnRule rule, std::int64_t hidden_size) {
                std::ceil(static_cast<double>(hidden_size) * std::numbers::pi / 64.0)) *
            64;
   }
+  if (rule == FfnRule::four) return 4 * hidden_size;
   return (hidden_size * 8 / 3 + 63) / 64 * 64;
 }
 
@@ -197,6 +229,12 @@ void fill(ModelConfig& config, const Preset* preset) {
   const auto fill_one = [](std::int64_t& size, std::int64_t value) {
     if (size == 0) size = value;
   };
+  if (config.depth > 0 && config.depth <= DepthRule::kMaxDepth) {
+    fill_one(config.num_layers, config.depth);
+    fill_one(config.hidden_size, DepthRule::hidden_size(config.depth));
+    fill_one(config.num_heads, DepthRule::num_heads(config.hidden_size));
+    fill_one(config.num_kv_heads, config.num_heads);
+  }
   if (preset != nullptr) {
     fill_one(config.hidden_size, preset->hidden_size);
     fill_one(config.num_layers, preset->num_layers);
@@ -262,6 +300,7 @@ ModelConfig model_preset(std::string_view name) {
   config.tie_embeddings = preset.tie_embeddings;
   config.rope_theta = 1e6;
   config.moe = preset.moe;
+  if (preset.set_options != nullptr) preset.set_options(config);
   return config;
 }
 
@@ -334,7 +373,9 @@ void check(ModelConfig config, Problems& problems) {
   problems.one_of("model.preset", config.preset.empty() ? names.front() : config.preset, names);
   const Preset* preset = find_preset(config.preset);
   if (preset == nullptr && !config.preset.empty()) return;
+  const bool derives_head_dim = config.head_dim == 0;
   fill(config, preset);
+  check_depth(config, derives_head_dim, problems);
   check_sizes(config, problems, /*may_lack=*/preset == nullptr);
   check_values(config, problems);
   if (config.vocab_size != 0) check_vocabulary(config.vocab_size, 0, problems);
@@ -342,9 +383,11 @@ void check(ModelConfig config, Problems& problems) {
 
 void resolve(ModelConfig& config, std::int64_t tokenizer_vocab_size) {
   check_has_shape(config);
+  const bool derives_head_dim = config.head_dim == 0;
   fill(config, config.preset.empty() ? nullptr : &preset_or_fail(config.preset));
   if (config.vocab_size == 0) config.vocab_size = tokenizer_vocab_size;
   Problems problems;
+  check_depth(config, derives_head_dim, problems);
   check_sizes(config, problems);
   check_values(config, problems);
   check_vocabulary(config.vocab_size, tokenizer_vocab_size, problems);

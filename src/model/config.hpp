@@ -19,7 +19,8 @@ namespace trireme::model {
 /// tied embedding), MiniMind V2 and Llama. A size of 0 is derived by resolve(). Source of presets
 /// and MLP widths: jingyaogong/minimind, commits 7da201a (V2) and d65ef2c (V3).
 struct ModelConfig {
-  std::string preset;  // "": hidden_size, num_layers and num_heads are given
+  std::string preset;      // "": hidden_size, num_layers and num_heads are given
+  std::int64_t depth = 0;  // above 0: gives the sizes, see depth_rule.hpp
   std::int64_t hidden_size = 0;
   std::int64_t num_layers = 0;
   std::int64_t num_heads = 0;
@@ -76,8 +77,12 @@ struct ModelConfig {
     visit("preset", self.preset,
           "named shape: tiny, minimind-3, minimind-3-moe, minimind-2-small, minimind-2, "
           "minimind-2-moe, minimind-1024x16, gpt-1.7b, gpt-7.1b, gpt-16b, gpt-32b, gpt-70b, "
-          "gpt-119b, gpt-177b, gpt-314b, gpt-462b; empty: use the start checkpoint or the sizes "
-          "below");
+          "gpt-119b, gpt-177b, gpt-314b, gpt-462b, gpt2-124m, nanochat; empty: use the start "
+          "checkpoint or the sizes below");
+    visit(
+        "depth", self.depth,
+        "preset nanochat: number of layers, which also gives the width, the heads, the batch, the "
+        "steps, the rates and the weight decay; default 20");
     visit("hidden_size", self.hidden_size, "width of the residual stream; 0: from the preset");
     visit("num_layers", self.num_layers, "number of transformer blocks; 0: from the preset");
     visit("num_heads", self.num_heads, "number of query heads; 0: from the preset");

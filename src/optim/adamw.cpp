@@ -29,12 +29,15 @@ AdamW::AdamW(const Config& config, parallel::ParamRegistry& registry,
 
 void AdamW::add(parallel::ParamRegistry& registry, const RatedParams& rated) {
   std::array<Group, 2> groups;
-  groups[0].decay = config_.weight_decay;
+  groups[0].decay = rated.weight_decay.value_or(config_.weight_decay);
+  groups[1].decay = rated.weight_decay.value_or(0);
   const at::Tensor step =
       at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(exp_avg_.device()));
   for (const auto& [elements, decay] : update_ranges(registry, rated.params)) {
     Group& group = groups[decay ? 0 : 1];
     group.factor = rated.factor;
+    group.beta1 = rated.beta1.value_or(config_.beta1);
+    group.beta2 = rated.beta2.value_or(config_.beta2);
     const ops::cuda::AdamWTensors piece{
         elements.weights(registry),         elements.grads(registry),
         elements.state(registry, exp_avg_), elements.state(registry, exp_avg_sq_),
@@ -55,7 +58,7 @@ void AdamW::step(std::int64_t update, double lr) {
   for (Group& group : groups_) {
     group.steps.front().fill_(static_cast<double>(update));
     at::_fused_adamw_(group.weights, group.grads, group.exp_avgs, group.exp_avg_sqs, {},
-                      group.steps, lr * group.factor, config_.beta1, config_.beta2, group.decay,
+                      group.steps, lr * group.factor, group.beta1, group.beta2, group.decay,
                       config_.eps,
                       /*amsgrad=*/false,
                       /*maximize=*/false);
@@ -64,9 +67,10 @@ void AdamW::step(std::int64_t update, double lr) {
 
 bool AdamW::has_one_pass() const {
   if (path_of(ops::Operation::optimizer, ops::Path::fast) == ops::Path::plain) return false;
-  const bool one_rate = std::all_of(groups_.begin(), groups_.end(),
-                                    [](const Group& group) { return group.factor == 1; });
-  return one_rate &&
+  const bool same_values = std::all_of(groups_.begin(), groups_.end(), [&](const Group& group) {
+    return group.factor == 1 && group.beta1 == config_.beta1 && group.beta2 == config_.beta2;
+  });
+  return same_values &&
          std::all_of(pieces_.begin(), pieces_.end(), [](const ops::cuda::AdamWTensors& piece) {
            return ops::cuda::accepts_adamw(piece.weights, piece.copy) &&
                   ops::cuda::accepts_grad_norm(piece.grads);

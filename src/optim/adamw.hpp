@@ -1,4 +1,6 @@
 #pragma once
+#include <optional>
+
 #include "ops/cuda/adamw.hpp"
 #include "optim/optimizer.hpp"
 
@@ -21,15 +23,19 @@ struct AdamWConfig {
 
 void check(const AdamWConfig& config, Problems& problems);
 
-/// Parameters with the learning rate `factor` * lr.
+/// Parameters with the learning rate `factor` * lr, and with values that replace those of
+/// AdamWConfig. An own weight decay applies to all of them, also to vectors.
 struct RatedParams {
   std::vector<ParamRange> params;
   double factor = 1;
+  std::optional<double> beta1 = {};
+  std::optional<double> beta2 = {};
+  std::optional<double> weight_decay = {};
 };
 
-/// AdamW with decoupled weight decay. Parameters with the same decay and rate are one fused ATen
-/// call. On a GPU with CUDA kernels, one kernel clips, updates and copies all of them, if they have
-/// the same rate. Source: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
+/// AdamW with decoupled weight decay. Parameters with the same values are one fused ATen call.
+/// On a GPU with CUDA kernels, one kernel clips, updates and copies all of them, if they have the
+/// same rate and betas. Source: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
 class AdamW : public Optimizer {
  public:
   using Config = AdamWConfig;
@@ -47,10 +53,12 @@ class AdamW : public Optimizer {
   [[nodiscard]] std::vector<OptimizerSlot> slots() override;
 
  private:
-  /// Parameters with the same decay and rate, as views of this rank's shards.
+  /// Parameters with the same decay, rate and betas, as views of this rank's shards.
   struct Group {
     double decay = 0;
     double factor = 1;
+    double beta1 = 0;
+    double beta2 = 0;
     std::vector<at::Tensor> weights;
     std::vector<at::Tensor> grads;
     std::vector<at::Tensor> exp_avgs;

@@ -11,6 +11,8 @@ namespace trireme::optim {
 
 /// Value of a learning rate that stands for optim.lr.
 inline constexpr double kRateOfRun = -1;
+/// Value of optim.momentum_final that stands for optim.momentum_end.
+inline constexpr double kNoMomentumDecay = -1;
 
 struct MuonConfig {
   AdamWConfig adamw;  // for embeddings, head and vectors
@@ -23,8 +25,20 @@ struct MuonConfig {
   double momentum_start = 0.85;
   std::int64_t momentum_warmup = 300;
   double momentum_end = 0.95;
+  double momentum_final = kNoMomentumDecay;
   bool cautious = false;
-  double peak_lr = 0;  // optim.lr, which is not a key of the optimizer
+  bool row_equalize = false;
+  bool renormalize = false;
+  std::string decay_schedule = "constant";
+  std::string groups;
+
+  /// The run that the optimizer is part of. These values are not keys of the optimizer.
+  struct Run {
+    double peak_lr = 0;            // optim.lr
+    bool wsd = false;              // optim.schedule = wsd
+    std::int64_t steps = 0;        // train.steps; 0: unknown, so that nothing decays
+    std::int64_t decay_begin = 0;  // last step before the decay of wsd
+  } run;
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
@@ -42,8 +56,20 @@ struct MuonConfig {
     visit("momentum_warmup", self.momentum_warmup,
           "number of updates in which the momentum goes linearly to momentum_end");
     visit("momentum_end", self.momentum_end, "momentum after its warmup, in [0, 1)");
+    visit(
+        "momentum_final", self.momentum_final,
+        "momentum at the end of the run, in [0, 1): it goes there linearly during the decay of the schedule wsd; -1: momentum_end");
     visit("cautious", self.cautious,
           "weight decay only for elements of matrices that the update also moves towards 0");
+    visit("row_equalize", self.row_equalize,
+          "scale the rows of each matrix to their mean norm before it is orthogonalized");
+    visit("renormalize", self.renormalize,
+          "scale each orthogonalized matrix to the norm sqrt(min(rows, columns))");
+    visit("decay_schedule", self.decay_schedule,
+          "weight decay of matrices over the run: constant, linear (to 0) or cosine (to 0)");
+    visit(
+        "groups", self.groups,
+        "own values of parameter groups as a list of GROUP.SETTING=NUMBER, such as embed.beta2=0.995,smear.lr=0.2. Groups: embed, head, value, scalar, residual_scalar, embedding_scalar, skip_scalar, backout, smear. Settings: lr, beta1, beta2, weight_decay");
   }
 };
 
@@ -59,6 +85,10 @@ struct NorMuonConfig : MuonConfig {
           "decay of the mean squares of rows or columns of matrices, in [0, 1)");
   }
 };
+
+/// Return the momentum and the weight decay of matrices in update `update` (from 1).
+double momentum_of(const MuonConfig& config, std::int64_t update);
+double weight_decay_of(const MuonConfig& config, std::int64_t update);
 
 void check(const MuonConfig& config, Problems& problems);
 void check(const NorMuonConfig& config, Problems& problems);
@@ -92,8 +122,16 @@ class MatrixOptimizer : public Optimizer {
 
   void add_exchange(const StageGrids& grids, bool of_experts);
   [[nodiscard]] at::Tensor orthogonal(const at::Tensor& matrices) const;
-  void update(const Exchange& exchange, double momentum, double lr);
-  void apply(const MatrixRun& run, const at::Tensor& direction, double lr) const;
+
+  /// Values of one update.
+  struct UpdateValues {
+    double lr = 0;
+    double momentum = 0;
+    double weight_decay = 0;
+  };
+
+  void update(const Exchange& exchange, const UpdateValues& values);
+  void apply(const MatrixRun& run, const at::Tensor& direction, const UpdateValues& values) const;
 
   MuonConfig config_;
   std::optional<double> matrix_beta2_;

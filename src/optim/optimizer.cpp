@@ -48,14 +48,15 @@ std::string orthogonalization(const OptimConfig& config) {
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config,
-                                          parallel::ParamRegistry& registry) {
+                                          parallel::ParamRegistry& registry,
+                                          std::int64_t total_steps) {
   const OptimizerRow* row = find_optimizer(config.name);
   if (row == nullptr) {
     Problems problems;
     problems.one_of("optim.name", config.name, optimizer_names());
     problems.throw_if_any();
   }
-  return row->make(config, registry);
+  return row->make(config, registry, total_steps);
 }
 
 }  // namespace trireme::optim

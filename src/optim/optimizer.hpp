@@ -53,9 +53,12 @@ class Optimizer {
   [[nodiscard]] virtual std::vector<comm::Communicator*> groups() const { return {}; }
 };
 
-/// Creates the optimizer `config.name`. Throws Error(usage) that lists the known names.
+/// Creates the optimizer `config.name` for a run of `total_steps` steps. If the number of steps is
+/// unknown (0), momentum and weight decay do not decay. Throws Error(usage) that lists the known
+/// names.
 std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config,
-                                          parallel::ParamRegistry& registry);
+                                          parallel::ParamRegistry& registry,
+                                          std::int64_t total_steps = 0);
 std::vector<std::string> optimizer_names();
 
 /// Returns the number of slots of the optimizer, each as large as the master weights it updates.

@@ -5,6 +5,7 @@
 #include "optim/adamw.hpp"
 #include "optim/lion.hpp"
 #include "optim/muon.hpp"
+#include "optim/schedule.hpp"
 #include "optim/sgd.hpp"
 
 namespace trireme::optim {
@@ -16,22 +17,35 @@ constexpr MatrixUse matrix_use_of() {
   return MatrixUse::none;
 }
 
+/// Returns the config struct of one optimizer with the values of the run that it uses.
+template <class Own>
+Own own_with_run(const OptimConfig& config, std::int64_t total_steps) {
+  auto own = config.own<Own>();
+  if constexpr (requires { own.run; }) {
+    own.run = {.peak_lr = config.lr,
+               .wsd = config.schedule == kWsdSchedule,
+               .steps = total_steps,
+               .decay_begin = decay_begin(config, total_steps)};
+  }
+  return own;
+}
+
 template <class T>
 constexpr OptimizerRow row(const char* name, const char* help) {
   using Config = typename T::Config;
-  return {
-      name,
-      help,
-      own_keys<Config>,
-      [](const OptimConfig& config, Problems& problems) { check(config.own<Config>(), problems); },
-      [](const OptimConfig& config) { return T::num_slots(config.own<Config>()); },
-      matrix_use_of<T>(),
-      [](const OptimConfig& config,
-         parallel::ParamRegistry& registry) -> std::unique_ptr<Optimizer> {
-        auto own = config.own<Config>();
-        if constexpr (requires { own.peak_lr; }) own.peak_lr = config.lr;
-        return std::make_unique<T>(own, registry, param_ranges(registry));
-      }};
+  return {name,
+          help,
+          own_keys<Config>,
+          [](const OptimConfig& config, Problems& problems) {
+            check(own_with_run<Config>(config, /*total_steps=*/0), problems);
+          },
+          [](const OptimConfig& config) { return T::num_slots(config.own<Config>()); },
+          matrix_use_of<T>(),
+          [](const OptimConfig& config, parallel::ParamRegistry& registry,
+             std::int64_t total_steps) -> std::unique_ptr<Optimizer> {
+            return std::make_unique<T>(own_with_run<Config>(config, total_steps), registry,
+                                       param_ranges(registry));
+          }};
 }
 
 constexpr std::array kOptimizers{

@@ -15,7 +15,8 @@ struct OptimizerRow {
   void (*check)(const OptimConfig& config, Problems& problems);
   std::size_t (*num_slots)(const OptimConfig& config);
   MatrixUse matrix_use;
-  std::unique_ptr<Optimizer> (*make)(const OptimConfig& config, parallel::ParamRegistry& registry);
+  std::unique_ptr<Optimizer> (*make)(const OptimConfig& config, parallel::ParamRegistry& registry,
+                                     std::int64_t total_steps);
 };
 
 std::span<const OptimizerRow> optimizer_rows();

@@ -4,7 +4,7 @@
 usage: nanochat.py PARITY_DRIVER TRIREME_DATA
 
 The model is written anew here, from the descriptions of the options: norms without weights, norm of the embedding, scaled queries and keys, residual
-scalars, U-net skips, backout, smear, gated value embeddings and the soft-cap of logits. Losses, norms, gradients of step 1 and weights after 5 updates are
+scalars, U-net skips, backout, smear, gated value embeddings and the soft-cap of logits. The preset nanochat is trained with its own optimizer. Losses, norms, gradients of step 1 and weights after 5 updates are
 compared like in parity.py, in fp64 with a bound of 1e-10, on one process and on layouts (CASES). Exits with 1 and prints every line that is out of bounds.
 """
 import sys
@@ -25,6 +25,9 @@ RECORD_11 = {"model.norm_gain": "false", "model.embed_norm": "true", "model.resi
              "model.activation": "relu2", "model.num_layers": 5, "model.rope_theta": 1e4}
 WITH_GAIN = {"model.residual_scalars": "true", "model.skips": "true", "model.backout": "true", "model.smear": "true", "model.value_embeddings": "0,2"}
 MUON = {**parity.MUON, "optim.name": "muon", "optim.value_lr": 3e-3, "optim.orthogonalize": "newton_schulz"}
+# The preset itself, with small sizes. Momentum and weight decay change within the few updates.
+PRESET = {"model.depth": 4, "model.num_layers": 4, "model.vocab_size": 512, "model.zero_projections": "false", "train.seq_len": 96, "optim.momentum_warmup": 2,
+          "optim.decay_steps": 3, "optim.warmup_steps": 1, "optim.lr": 0.02, "optim.matrix_lr": 0.02, "optim.weight_decay": 0.5}
 BASE = {"preset": "tiny", "tie": "false", "head_dim": 16, "data": "short"}
 
 
@@ -36,6 +39,8 @@ CASES = [
     case("nanochat, depth 4", NANOCHAT),
     case("nanochat, depth 4, one document a row, muon", {**NANOCHAT, **MUON}, data="long"),
     case("record 11", RECORD_11),
+    case("preset nanochat", PRESET, preset="nanochat"),
+    case("preset nanochat, tp 2 zero 1", {**PRESET, "parallel.tp": 2, "parallel.zero": 1}, 2, preset="nanochat"),
     case("with weights of norms, tied", WITH_GAIN, tie="true"),
     case("nanochat, tp 2 sp zero 3, full, muon", {**NANOCHAT, **MUON, "parallel.tp": 2, "parallel.sequence_parallel": "true", "parallel.zero": 3, "parallel.recompute": "full"}, 2),
     case("nanochat, cp 2, tied", {**NANOCHAT, "parallel.cp": 2}, 2, tie="true"),
@@ -90,6 +95,17 @@ class Attention(nn.Module):
         return self.o_proj((scores.softmax(-1) @ v).transpose(1, 2).reshape(B, T, -1))
 
 
+class PlainMLP(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.activation = oracle.ACTIVATIONS[c["activation"]]
+        self.up_proj = nn.Linear(c["hidden_size"], c["intermediate_size"], bias=False)
+        self.down_proj = nn.Linear(c["intermediate_size"], c["hidden_size"], bias=False)
+
+    def forward(self, x):
+        return self.down_proj(self.activation(self.up_proj(x)))
+
+
 class Block(nn.Module):
     def __init__(self, c, layer):
         super().__init__()
@@ -98,7 +114,7 @@ class Block(nn.Module):
         self.input_layernorm = Scale(c, c["hidden_size"])
         self.self_attn = Attention(c, has_values)
         self.post_attention_layernorm = Scale(c, c["hidden_size"])
-        self.mlp = oracle.MLP(c, c["intermediate_size"])
+        self.mlp = PlainMLP(c) if c["mlp"] == "plain" else oracle.MLP(c, c["intermediate_size"])
         if c["residual_scalars"]:
             self.residual_scalar, self.embedding_scalar = nn.Parameter(torch.ones(1)), nn.Parameter(torch.zeros(1))
         if c["skips"] and layer >= c["num_layers"] - c["num_layers"] // 2:

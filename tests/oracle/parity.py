@@ -23,6 +23,7 @@ bounds. Exits with 1 and prints every line that is out of bounds.
 """
 import argparse
 import json
+import math
 import os
 import re
 import subprocess
@@ -162,25 +163,59 @@ class Muon:
     """Muon and NorMuon for matrices, AdamW for tables and vectors. Sources: Jordan et al., "Muon", 2024; Amsel
     et al., "The Polar Express", 2025; Li et al., "NorMuon", 2025. The iterations use only X X^T X."""
 
-    def __init__(self, weights, c):
-        self.c, self.updates = c, 0
+    def __init__(self, weights, c, steps):
+        self.c, self.steps, self.updates = c, steps, 0
         tables = {"model.embed_tokens.weight": "embed_lr", "lm_head.weight": "head_lr"}
         tables.update({name: "value_lr" for name in weights if name.endswith("value_embed.weight")})
         self.matrices = [p for name, p in weights.items() if p.dim() > 1 and name not in tables]
-        groups = {}
+        own = {}
+        for entry in filter(None, c["groups"].split(",")):
+            name, value = entry.split("=")
+            own[name] = float(value)
+        groups, self.factors = [], []
         for name, p in weights.items():
             if p.dim() > 1 and name not in tables:
                 continue
-            rate = c[tables.get(name, "scalar_lr")]
-            factor = 1.0 if rate == -1 else rate / c["lr"]
-            groups.setdefault((factor, c["weight_decay"] if p.dim() > 1 else 0.0), []).append(p)
-        self.factors = [factor for factor, _ in groups]
-        self.others = torch.optim.AdamW([{"params": group, "weight_decay": decay} for (_, decay), group in groups.items()],
-                                        lr=c["lr"], betas=(c["beta1"], c["beta2"]), eps=c["eps"], foreach=False, fused=False)
+            group = self.group_of(name, tables)
+            rate = own.get(f"{group}.lr", c[tables.get(name, "scalar_lr")])
+            self.factors.append(1.0 if rate == -1 else rate / c["lr"])
+            groups.append({"params": [p], "weight_decay": own.get(f"{group}.weight_decay", c["weight_decay"] if p.dim() > 1 else 0.0),
+                           "betas": tuple(own.get(f"{group}.{beta}", c[beta]) for beta in ("beta1", "beta2"))})
+        self.others = torch.optim.AdamW(groups, lr=c["lr"], eps=c["eps"], foreach=False, fused=False)
         self.param_groups = [{"lr": c["lr"]}]
         self.state = {p: {"momentum": torch.zeros_like(p)} for p in self.matrices}
 
+    @staticmethod
+    def group_of(name, tables):
+        if name in tables:
+            return tables[name].removesuffix("_lr")
+        last = name.split(".")[-1]
+        if name.startswith("model.smear_"):
+            return "smear"
+        return {"backout_scalar": "backout"}.get(last, last) if last.endswith("_scalar") else "scalar"
+
+    def momentum(self, t):
+        """Returns the momentum of update t (from 0)."""
+        c = self.c
+        begin = max(self.steps - c["decay_steps"], c["warmup_steps"]) if c["schedule"] == "wsd" else self.steps
+        if t < c["momentum_warmup"]:
+            return c["momentum_start"] + (c["momentum_end"] - c["momentum_start"]) * t / c["momentum_warmup"]
+        if c["momentum_final"] < 0 or t < begin:
+            return c["momentum_end"]
+        return c["momentum_end"] + (c["momentum_final"] - c["momentum_end"]) * (t - begin) / (self.steps - begin)
+
+    def weight_decay(self, t):
+        factor = {"constant": 1.0, "linear": 1 - t / self.steps, "cosine": math.cos(math.pi * t / self.steps / 2) ** 2}
+        return self.c["weight_decay"] * factor[self.c["decay_schedule"]]
+
     def orthogonalized(self, u):
+        if self.c["row_equalize"]:
+            rows = u.norm(dim=1, keepdim=True)
+            u = u * rows.mean() / rows
+        x = self.iterated(u)
+        return x * (min(x.shape) ** 0.5 / x.norm()) if self.c["renormalize"] else x
+
+    def iterated(self, u):
         if self.c["orthogonalize"] == "newton_schulz":
             x, table = u / (u.norm() + 1e-7), [(3.4445, -4.7750, 2.0315)] * 5
         else:
@@ -196,8 +231,7 @@ class Muon:
         for group, factor in zip(self.others.param_groups, self.factors):
             group["lr"] = lr * factor
         self.others.step()
-        warm = min(1.0, self.updates / c["momentum_warmup"])
-        mu = c["momentum_start"] + (c["momentum_end"] - c["momentum_start"]) * warm
+        mu, decay = self.momentum(self.updates), self.weight_decay(self.updates)
         self.updates += 1
         lr *= c["matrix_lr"] / c["lr"]
         for p in self.matrices:
@@ -211,12 +245,12 @@ class Muon:
                 divided = o / state["squares"].sqrt().clamp(min=1e-5)
                 o = divided * o.norm() / divided.norm()
             kept = torch.ones_like(p) if not c["cautious"] else (o * p >= 0).to(p.dtype)
-            p -= lr * c["weight_decay"] * kept * p + lr * max(1.0, p.shape[0] / p.shape[1]) ** 0.5 * o
+            p -= lr * decay * kept * p + lr * max(1.0, p.shape[0] / p.shape[1]) ** 0.5 * o
 
 
-def make_optimizer(weights, c):
+def make_optimizer(weights, c, steps):
     if c["name"] in ("muon", "normuon"):
-        return Muon(weights, c)
+        return Muon(weights, c, steps)
     parameters = list(weights.values())
     matrices = [p for p in parameters if p.dim() > 1]
     vectors = [p for p in parameters if p.dim() == 1]
@@ -235,7 +269,7 @@ def replay(report, tensors, dtype, make_model=oracle.Model):
     net = make_model(report["model"], report["train"]["seq_len"], dtype)
     wide = torch.float32 if dtype == torch.bfloat16 else dtype
     weights = {name: torch.nn.Parameter(value.to(wide, copy=True)) for name, value in tensors["initial"].items()}
-    optimizer = make_optimizer(weights, report["optim"])
+    optimizer = make_optimizer(weights, report["optim"], report["train"]["steps"])
     losses, norms, first_grads, many = [], [], {}, 0
     for step, update in enumerate(micro_batches(tensors["batches"])):
         net.load(weights)

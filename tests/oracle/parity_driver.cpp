@@ -163,7 +163,7 @@ struct Driver {
     transformer.prepare();
     registry.initialize(static_cast<std::uint64_t>(train.seed));
     const std::unique_ptr<optim::Optimizer> optimizer =
-        optim::make_optimizer(config.optim, registry);
+        optim::make_optimizer(config.optim, registry, train.steps);
     optim::LossScaler scaler(train.precision == "fp16");
     objective::CrossEntropy objective(registry, transformer.head_weight(), path,
                                       transformer.tensor());

@@ -16,6 +16,7 @@
 #include "text/tokenizer.hpp"
 #include "train/config/layout.hpp"
 #include "train/config/open_values.hpp"
+#include "train/start/depth_keys.hpp"
 #include "train/start/run_length.hpp"
 #include "train/start/weights_start.hpp"
 #include "train/state/resume.hpp"
@@ -218,6 +219,8 @@ std::vector<std::string> resolve_length(RunConfig& config, const config::ConfigS
   const RunLength length = run_length(config, start, keys, data, steps_per_batch);
   config.train.steps = length.steps;
   config.train.num_samples = length.num_samples;
+  if (decay_follows_depth(config, keys))
+    config.optim.decay_steps = decay_steps_of_depth(config.train.steps);
   warnings.push_back(length.warning);
   check_steps(start, config.train.steps, start.step());
   warnings.push_back(optim::warmup_note(config.optim, config.train.steps));

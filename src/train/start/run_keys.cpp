@@ -14,6 +14,7 @@
 #include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
 #include "train/report/sinks.hpp"
+#include "train/start/depth_keys.hpp"
 
 namespace trireme::train {
 namespace {
@@ -164,16 +165,18 @@ AllTaskKeys::AllTaskKeys() {
 
 void finish_run_keys(RunConfig& config, config::ConfigSet& keys, const RunStart& start) {
   const std::vector<std::string> known = model::model_preset_names();
+  bool anew = false;  // another preset replaces the shape of the start
   if (std::find(known.begin(), known.end(), config.model.preset) != known.end()) {
     model::ModelConfig preset = model::model_preset(config.model.preset);
-    const bool anew =
-        start.has_shape && keys.is_set("model.preset") && start.preset != config.model.preset;
+    anew = start.has_shape && keys.is_set("model.preset") && start.preset != config.model.preset;
     keys.apply_preset(fields_of("model", preset), "preset " + config.model.preset, anew);
   }
+  apply_depth(config, keys, start.has_shape, anew);
   choose_token_key(config.train, keys);
   choose_length_key(config.train, keys);
-  choose_peak_rate(config.optim, keys);
   resolve_optimizer_keys(config.optim, keys);
+  if (!start.has_shape) apply_depth_training(config, keys);
+  choose_peak_rate(config.optim, keys);
   check_start_kind(config, start, keys);
   check(config, keys.problems());
   check_sinks(config.metrics, keys.problems());

@@ -117,7 +117,7 @@ std::unique_ptr<Critic> make_critic(const RunRequest& run, const parallel::Mesh&
                                          mesh.rank(parallel::Axis::pp));
   return std::make_unique<Critic>(Critic::Setup{config.model, stages, options, config.optim, mesh,
                                                 device::precision_dtypes(config.train.precision),
-                                                device, spec->value});
+                                                device, spec->value, config.train.steps});
 }
 
 /// Returns the number of text bytes of each class [vocab_size] int64, with the tokenizer of the
@@ -148,7 +148,8 @@ RunModel::RunModel(const RunRequest& run, const RunData& data, const FrozenStart
                                     run.folder.root})),
       optimizer(
           (registry.allocate(mesh, device::precision_dtypes(run.config.train.precision), device),
-           transformer.prepare(), optim::make_optimizer(run.config.optim, registry))),
+           transformer.prepare(),
+           optim::make_optimizer(run.config.optim, registry, run.config.train.steps))),
       average(make_average(run.config.train.ema_decay, registry)),
       scaler(run.config.train.precision == "fp16"),
       step({transformer, *objective, *optimizer, scaler, mesh, measures, average.get()},

@@ -11,7 +11,7 @@ Critic::Critic(const Setup& setup)
       objective_(registry_, {transformer_.head_weight(), setup.model.hidden_size, setup.value,
                              transformer_.has_head(), transformer_.tensor()}),
       optimizer_((registry_.allocate(setup.mesh, setup.dtypes, setup.device),
-                  transformer_.prepare(), optim::make_optimizer(setup.optim, registry_))),
+                  transformer_.prepare(), optim::make_optimizer(setup.optim, registry_, setup.total_steps))),
       scaler_(/*dynamic=*/false),
       step_({transformer_, objective_, *optimizer_, scaler_, setup.mesh, measures_},
             setup.optim.clip_norm),

@@ -31,6 +31,7 @@ class Critic {
     device::ParamDTypes dtypes;
     at::Device device = at::kCPU;
     objective::ValueConfig value{};
+    std::int64_t total_steps = 0;  // train.steps
   };
 
   /// Allocates memory but sets no weights. The mesh must outlive this object.

@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 #include <functional>
-#include <mutex>
+#include <numbers>
 
 #include "comm/thread/thread_world.hpp"
 #include "support/optim_keys.hpp"
@@ -14,6 +14,7 @@ namespace trireme::optim {
 namespace {
 
 constexpr double kRunLr = 0.01;
+constexpr int kSteps = 6;  // steps of the run, of which the tests do 5
 
 at::Tensor random_values(std::uint64_t seed, at::IntArrayRef shape) {
   return at::randn(shape, at::detail::createCPUGenerator(seed), at::kDouble);
@@ -104,9 +105,19 @@ struct MatrixOracle {
   at::Tensor squares = {};
 
   void step(int t, const at::Tensor& grad, const MuonConfig& c, std::optional<double> beta2) {
-    const double mu = t <= 3 ? 0.85 + 0.1 * (t - 1) / 3 : 0.95;
+    double mu = t <= 3 ? 0.85 + 0.1 * (t - 1) / 3 : 0.95;
+    if (c.momentum_final >= 0 && t >= 4) mu += (c.momentum_final - mu) * (t - 4) / 3;
     momentum = mu * momentum + (1 - mu) * grad;
-    at::Tensor o = polar_express((1 - mu) * grad + mu * momentum);
+    at::Tensor u = (1 - mu) * grad + mu * momentum;
+    if (c.row_equalize) {
+      const at::Tensor lengths = u.pow(2).sum(1).sqrt();
+      u = (lengths.mean() / lengths).diag().mm(u);
+    }
+    at::Tensor o = polar_express(u);
+    if (c.renormalize) {
+      const double side = static_cast<double>(std::min(o.size(0), o.size(1)));
+      o = o * std::sqrt(side / o.pow(2).sum().item<double>());
+    }
     const bool tall = o.size(0) >= o.size(1);
     if (beta2) {
       const at::Tensor mean = o.pow(2).mean(tall ? 1 : 0, /*keepdim=*/true);
@@ -118,7 +129,11 @@ struct MatrixOracle {
     const at::Tensor decays =
         c.cautious ? (o * weight).ge(0).to(at::kDouble) : at::ones_like(weight);
     const double shape = static_cast<double>(o.size(0)) / static_cast<double>(o.size(1));
-    weight = weight - c.matrix_lr * c.adamw.weight_decay * decays * weight -
+    double decay = c.adamw.weight_decay;
+    if (c.decay_schedule == "linear") decay *= (kSteps - t + 1.0) / kSteps;
+    if (c.decay_schedule == "cosine")
+      decay *= std::pow(std::cos(std::numbers::pi / 2 * (t - 1) / kSteps), 2);
+    weight = weight - c.matrix_lr * decay * decays * weight -
              c.matrix_lr * std::sqrt(std::max(1.0, shape)) * o;
   }
 };
@@ -147,6 +162,7 @@ void declare_model(parallel::ParamRegistry& registry) {
   registry.declare({.name = "stack", .shape = {2, 2, 5, 3}});
   registry.declare({.name = "norm", .shape = {4}, .decay = false});
   registry.declare({.name = "head", .shape = {7, 4}, .table = Table::head});
+  registry.declare({.name = "layers.1.skip_scalar", .shape = {1}, .decay = false});
 }
 
 OptimConfig test_config(const std::string& name) {
@@ -174,7 +190,7 @@ void run_updates(const OptimConfig& config, double lr,
     registry.allocate(mesh, {at::kDouble, at::kDouble}, at::kCPU);
     for (parallel::ParamId id = 0; id < registry.size(); ++id)
       registry.main(id).copy_(random_values(id, registry.spec(id).shape));
-    const auto optimizer = make_optimizer(config, registry);
+    const auto optimizer = make_optimizer(config, registry, kSteps);
     for (int t = 1; t <= 5; ++t) {
       for (parallel::ParamId id = 0; id < registry.size(); ++id)
         registry.master_grad(id).copy_(grad_of(registry, id, t));
@@ -229,6 +245,65 @@ TEST(NorMuon, FollowsTheFormulas) {
   expect_formulas(config, 0.7);
 }
 
+TEST(Muon, MomentumAndWeightDecayFollowTheirSchedules) {
+  for (const char* schedule : {"linear", "cosine"}) {
+    OptimConfig config = test_config("muon");
+    config.schedule = kWsdSchedule;
+    config.decay_steps = 3;  // steps 4 to 6
+    optim_key<double>(config, "momentum_final") = 0.4;
+    optim_key<std::string>(config, "decay_schedule") = schedule;
+    expect_formulas(config, std::nullopt);
+  }
+}
+
+TEST(NorMuon, ScalesRowsAndNormsByTheirFormulas) {
+  for (const char* key : {"row_equalize", "renormalize"}) {
+    OptimConfig config = test_config("normuon");
+    optim_key<bool>(config, key) = true;
+    expect_formulas(config, 0.9);
+  }
+}
+
+TEST(Muon, AWholeRunHasTheScheduledMomentumAndDecay) {
+  MuonConfig config;
+  config.momentum_warmup = 40;
+  config.momentum_final = 0.75;
+  config.adamw.weight_decay = 0.2;
+  config.decay_schedule = "cosine";
+  config.run = {.peak_lr = 1, .wsd = true, .steps = 200, .decay_begin = 100};
+  EXPECT_DOUBLE_EQ(momentum_of(config, 1), 0.85);
+  EXPECT_DOUBLE_EQ(momentum_of(config, 21), 0.9);
+  EXPECT_DOUBLE_EQ(momentum_of(config, 41), 0.95);
+  EXPECT_DOUBLE_EQ(momentum_of(config, 101), 0.95);
+  EXPECT_DOUBLE_EQ(momentum_of(config, 151), 0.85);
+  EXPECT_DOUBLE_EQ(momentum_of(config, 201), 0.75);
+  EXPECT_DOUBLE_EQ(momentum_of(config, 500), 0.75);
+  EXPECT_DOUBLE_EQ(weight_decay_of(config, 1), 0.2);
+  EXPECT_DOUBLE_EQ(weight_decay_of(config, 101), 0.1);
+  EXPECT_NEAR(weight_decay_of(config, 500), 0, 1e-17);
+  config.run.steps = 0;
+  EXPECT_DOUBLE_EQ(momentum_of(config, 500), 0.95);
+  EXPECT_DOUBLE_EQ(weight_decay_of(config, 500), 0.2);
+}
+
+TEST(Muon, GroupsHaveValuesOfTheirOwn) {
+  OptimConfig config = test_config("muon");
+  optim_key<std::string>(config, "groups") =
+      "embed.beta2=0.7,head.weight_decay=0.3,scalar.weight_decay=0.25,skip_scalar.lr=0.05,skip_"
+      "scalar.beta1=0.2";
+  run_updates(config, kRunLr, [&](parallel::ParamRegistry& registry, Optimizer&) {
+    const auto expect = [&](parallel::ParamId id, double lr, double decay, AdamWConfig own) {
+      AdamWOracle oracle{random_values(id, registry.spec(id).shape)};
+      for (int t = 1; t <= 5; ++t) oracle.step(t, grad_of(registry, id, t), lr, decay, own);
+      EXPECT_LT(distance(registry.main(id), oracle.weight), 1e-12) << registry.spec(id).name;
+    };
+    expect(0, 0.2, 0.5, {.beta2 = 0.7});  // embedding
+    expect(4, kRunLr, 0.25, {});          // norm
+    expect(5, 0.004, 0.3, {});            // head
+    expect(6, 0.05, 0, {.beta1 = 0.2});   // skip_scalar
+  });
+}
+
 TEST(Muon, AllRatesFollowTheScheduleOfTheRun) {
   OptimConfig halves = test_config("muon");
   optim_key<double>(halves, "matrix_lr") = 0.03 / 2;
@@ -264,109 +339,6 @@ TEST(Muon, StateOfMatricesGoesThroughItsSlots) {
       EXPECT_TRUE(registry.master_part(0).equal(expected)) << name;
     });
   }
-}
-
-/// Matrices that tp splits by rows, by columns, with rows that two ranks hold, and not at all; and
-/// a stack that it splits inside.
-void declare_split(parallel::ParamRegistry& registry) {
-  using parallel::DimSplit;
-  registry.declare({.name = "rows", .shape = {10, 3}, .split = DimSplit{.dim = 0, .grain = 2}});
-  registry.declare({.name = "columns", .shape = {6, 50}, .split = DimSplit{.dim = 1}});
-  registry.declare({.name = "norm", .shape = {3}, .decay = false});
-  registry.declare(
-      {.name = "keys", .shape = {6, 7}, .split = DimSplit{.dim = 0, .grain = 2, .readers = 9}});
-  registry.declare({.name = "whole", .shape = {50, 7}});
-  registry.declare({.name = "stack", .shape = {3, 2, 5, 4}, .split = DimSplit{.dim = 2}});
-}
-
-/// Sets every element of a state buffer to its index in the parameter.
-void fill_with_indices(const parallel::ParamRegistry& registry, const at::Tensor& state) {
-  for (const ParamRange& range : param_ranges(registry)) {
-    const std::vector<std::int64_t>& shape = registry.spec(range.id).shape;
-    for (const parallel::SliceRun& run :
-         parallel::intersect(shape, range.slice, parallel::Slice::whole(shape)))
-      range.elements.state(registry, state)
-          .narrow(0, run.source_index, run.count)
-          .copy_(at::arange(run.target_index, run.target_index + run.count));
-  }
-}
-
-TEST(MatrixExchange, GathersEveryMatrixOnOneOwnerAndScattersItToAllHolders) {
-  std::mutex mutex;
-  std::map<std::pair<std::int64_t, std::int64_t>, int> owned;  // matrices by shape
-  comm::run_ranks(6, [&](comm::Communicator& world) {
-    const parallel::Mesh mesh(world, {.tp = 2, .zero = 1});
-    parallel::ParamRegistry registry;
-    declare_split(registry);
-    registry.allocate(mesh, {at::kDouble, at::kDouble}, at::kCPU);
-    const parallel::UnitLayout& layout = registry.layout();
-    const MatrixExchange exchange(
-        registry, {layout.dense_grid(), layout.expert_grid(), layout.persist()}, false);
-    const at::Tensor state = registry.make_state();
-    fill_with_indices(registry, state);
-    const at::Tensor sent = exchange.make_sent();
-    for (const MatrixRun& run : exchange.sent_runs())
-      sent.narrow(0, run.begin, run.elements.count).copy_(run.elements.state(registry, state));
-    const at::Tensor gathered = exchange.gather(sent);
-    const at::Tensor scattered = exchange.make_scattered(gathered);
-    std::vector<at::Tensor> lines = exchange.gather_lines(state);
-    for (std::size_t i = 0; i < exchange.num_owned(); ++i) {
-      const Matrix& shape = exchange.owned(i);
-      const at::Tensor whole = exchange.whole(gathered, i);
-      const std::int64_t first = whole[0][0].item<std::int64_t>();
-      EXPECT_EQ(first % (shape.rows * shape.columns), 0);
-      EXPECT_TRUE(whole.flatten().equal(
-          at::arange(first, first + shape.rows * shape.columns).to(at::kDouble)));
-      EXPECT_TRUE(lines[i].equal(shape.rows >= shape.columns ? whole.select(1, 0) : whole[0]));
-      exchange.put(whole * 2, i, scattered);
-      lines[i] = lines[i] + 0.5;
-      const std::lock_guard lock(mutex);
-      ++owned[{shape.rows, shape.columns}];
-    }
-    const at::Tensor returned = exchange.scatter(scattered);
-    std::int64_t count = 0;
-    for (const MatrixRun& run : exchange.returned_runs()) {
-      const at::Tensor values = run.elements.state(registry, state);
-      EXPECT_TRUE(returned.narrow(0, run.begin, run.elements.count).equal(values * 2));
-      count += run.elements.count;
-    }
-    std::int64_t held = 0;
-    const at::Tensor expected = state.clone();
-    for (const ParamRange& range : param_ranges(registry)) {
-      const parallel::ParamSpec& spec = registry.spec(range.id);
-      if (!has_matrices(spec)) continue;
-      held += range.slice.count();
-      const std::int64_t rows = spec.shape[spec.shape.size() - 2];
-      const std::int64_t columns = spec.shape.back();
-      const at::Tensor elements =
-          range.elements.state(registry, expected).narrow(0, 0, range.slice.count());
-      const at::Tensor in_line = rows >= columns ? elements.remainder(columns).eq(0)
-                                                 : elements.remainder(rows * columns).lt(columns);
-      elements.add_(in_line.to(at::kDouble) * 0.5);
-    }
-    EXPECT_EQ(count, held);
-    exchange.scatter_lines(lines, state);
-    EXPECT_TRUE(state.equal(expected));
-  });
-  const std::map<std::pair<std::int64_t, std::int64_t>, int> all{
-      {{10, 3}, 1}, {{6, 50}, 1}, {{6, 7}, 1}, {{50, 7}, 1}, {{5, 4}, 6}};
-  EXPECT_EQ(owned, all);
-}
-
-TEST(MatrixPlan, OwnersHaveAboutEqualCosts) {
-  parallel::ParamRegistry registry;
-  registry.declare({.name = "large", .shape = {64, 32}});
-  for (int i = 0; i < 9; ++i) registry.declare({.name = cat("middle", i), .shape = {32, 32}});
-  registry.declare({.name = "experts", .shape = {12, 16, 32}});
-  constexpr int kRanks = 4;
-  const StageGrids grids{{1, 0, kRanks, 0, 1, 0}, {}, 0};
-  std::array<std::int64_t, kRanks> costs{};
-  for (const Matrix& one : make_matrix_plan(registry, grids, false).matrices)
-    costs.at(static_cast<std::size_t>(one.owner)) +=
-        one.rows * one.columns * std::min(one.rows, one.columns);
-
-  const auto [least, most] = std::minmax_element(costs.begin(), costs.end());
-  EXPECT_LE(*most - *least, 16 * 16 * 32) << "the smallest matrix";
 }
 
 }  // namespace
