@@ -76,10 +76,15 @@ void Measures::record(Id id, double value, double weight) {
   } else {
     mine = {value, weight};
   }
+  mine.is_recorded = true;
 }
 
-void Measures::pack(std::vector<double>& sums, std::vector<double>& maxima, int rank) {
+std::vector<Measures::Id> Measures::pack(std::vector<double>& sums, std::vector<double>& maxima,
+                                         int rank) {
+  std::vector<Id> packed;
   for (std::size_t i = 0; i < values_.size(); ++i) {
+    if (measures_[i].occasional && !values_[i].is_recorded) continue;
+    packed.push_back(i);
     const Combine combine = measures_[i].combine;
     (combine == Combine::max ? maxima : sums).push_back(values_[i].value);
     if (combine == Combine::weighted_mean) sums.push_back(values_[i].weight);
@@ -89,13 +94,15 @@ void Measures::pack(std::vector<double>& sums, std::vector<double>& maxima, int 
       maxima.push_back(RankedMax::packed(values_[i].value, rank));
   }
   values_.assign(values_.size(), {});
+  return packed;
 }
 
-std::vector<Metric> Measures::combine(std::span<const double>& sums,
+std::vector<Metric> Measures::combine(std::span<const Id> packed, std::span<const double>& sums,
                                       std::span<const double>& maxima, double steps,
                                       int ranks) const {
   std::vector<Metric> metrics;
-  for (const Measure& measure : measures_) {
+  for (const Id id : packed) {
+    const Measure& measure = measures_.at(id);
     double value = 0;
     switch (measure.combine) {
       case Combine::sum:
@@ -111,18 +118,21 @@ std::vector<Metric> Measures::combine(std::span<const double>& sums,
       case Combine::max:
         value = take(maxima);
         break;
+      case Combine::norm:
+        value = std::sqrt(take(sums));
+        break;
     }
     metrics.push_back(
         {measure.name, value, measure.whole ? Metric::Form::whole : Metric::Form::real});
     if (!measure.least_rank.empty()) {
-      const double packed = take(maxima);
-      add_ranked(metrics, measure.least_rank, packed, measure.least,
-                 (kMost_s - RankedMax::seconds_of(packed)) / steps);
+      const double ranked = take(maxima);
+      add_ranked(metrics, measure.least_rank, ranked, measure.least,
+                 (kMost_s - RankedMax::seconds_of(ranked)) / steps);
     }
     if (!measure.most_rank.empty()) {
-      const double packed = take(maxima);
-      add_ranked(metrics, measure.most_rank, packed, measure.most,
-                 RankedMax::seconds_of(packed) / steps);
+      const double ranked = take(maxima);
+      add_ranked(metrics, measure.most_rank, ranked, measure.most,
+                 RankedMax::seconds_of(ranked) / steps);
     }
   }
   return metrics;

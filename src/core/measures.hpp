@@ -14,6 +14,7 @@ enum class Combine {
   weighted_mean,  // over ranks, last step: sum of values / sum of weights
   mean,           // over ranks and over the steps since the last report, added up
   max,            // over ranks
+  norm,           // over ranks, last step: square root of the sum of the recorded squares
 };
 
 /// A number that a run reports. The component that measures it declares it once.
@@ -21,6 +22,9 @@ struct Measure {
   std::string name;  // includes the unit: "save_s", "mem_peak_bytes"
   Combine combine = Combine::mean;
   bool whole = false;  // an integer count
+  /// The measure is only in reports before which it was recorded. All ranks must record it in the
+  /// same steps.
+  bool occasional = false;
   // Names of more numbers, for a mean of seconds: the rank with the smallest or largest value, and
   // this value. Empty: no such number. A value needs its rank.
   std::string least_rank{};
@@ -71,13 +75,15 @@ class Measures {
 
   [[nodiscard]] std::span<const Measure> declared() const noexcept { return measures_; }
 
-  /// Appends the values of this rank to both lists and resets them.
-  void pack(std::vector<double>& sums, std::vector<double>& maxima, int rank);
+  /// Appends the values of this rank to both lists and resets them. Returns the measures that the
+  /// lists hold: all but occasional ones that were not recorded.
+  std::vector<Id> pack(std::vector<double>& sums, std::vector<double>& maxima, int rank);
 
   /// Returns the metrics of all ranks over `steps` steps since the last report. Removes the numbers
-  /// that pack() has appended from the front of both lists, which the ranks have combined. If the
-  /// sums were added in rank order in fp64, the metrics are bit for bit the same for every call.
-  [[nodiscard]] std::vector<Metric> combine(std::span<const double>& sums,
+  /// that pack() has appended from the front of both lists, which the ranks have combined. `packed`:
+  /// the result of pack(). If the sums were added in rank order in fp64, the metrics are bit for bit the same for every call.
+  [[nodiscard]] std::vector<Metric> combine(std::span<const Id> packed,
+                                            std::span<const double>& sums,
                                             std::span<const double>& maxima, double steps,
                                             int ranks) const;
 
@@ -85,6 +91,7 @@ class Measures {
   struct Value {
     double value = 0;
     double weight = 0;
+    bool is_recorded = false;
   };
 
   std::vector<Measure> measures_;

@@ -67,6 +67,24 @@ Json series_json(const std::vector<const StepLine*>& lines) {
   return json;
 }
 
+/// Returns the norms of layers in at most kMostBins lines: "names", "step", and "values" by name.
+Json layers_json(const RunReport& run) {
+  const MetricsFile& file = run.metrics;
+  Json json{{"names", file.layer_names}, {"step", Json::array()}, {"values", Json::array()}};
+  std::vector<const LayerLine*> lines;
+  for (const LayerLine& line : file.layer_lines)
+    if (run.goodput.is_kept(file.steps[line.line])) lines.push_back(&line);
+  const std::size_t distance = std::max<std::size_t>(1, (lines.size() + kMostBins - 1) / kMostBins);
+  std::vector<std::vector<float>> values(file.layer_names.size());
+  for (std::size_t i = 0; i < lines.size(); i += distance) {
+    json["step"].push_back(file.steps[lines[i]->line].step);
+    for (std::size_t name = 0; name < values.size(); ++name)
+      values[name].push_back(static_cast<float>(lines[i]->values[name]));
+  }
+  for (const std::vector<float>& series : values) json["values"].push_back(base64(series));
+  return json;
+}
+
 /// Returns the mean parts of a step in at most kMostBins bins.
 Json parts_json(const std::vector<const StepLine*>& lines) {
   Json json{{"step", Json::array()},         {"train", Json::array()},
@@ -170,6 +188,7 @@ Json data_of(const std::vector<RunReport>& runs, double now_s) {
     json["begin"] = run.goodput.begin;
     json["series"] = series_json(lines);
     json["parts"] = parts_json(lines);
+    json["layers"] = layers_json(run);
     json["spans"] = spans_json(run.goodput);
     json["predictions"] = predictions_json(run);
     std::map<std::int64_t, double> validations;  // the last one of a step counts

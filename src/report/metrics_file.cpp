@@ -60,6 +60,7 @@ class Reader {
       content_.closings.push_back({attempt_, end, real(line, "time_s")});
     } else if (step >= 0) {
       take_step(line, step);
+      if (text.find("_norm/") != std::string::npos) take_layers(line);
     }  // other lines belong to newer versions
     return true;
   }
@@ -134,6 +135,18 @@ class Reader {
     content_.steps.push_back(one);
     has_steps_ = true;
     previous_step_ = step;
+  }
+
+  /// Reads the norms of layers. The names of the first line that has them count.
+  void take_layers(const Element& line) {
+    std::vector<std::string>& names = content_.layer_names;
+    if (names.empty()) {
+      for (const auto field : simdjson::dom::object(line))
+        if (field.key.find("_norm/") != std::string_view::npos) names.emplace_back(field.key);
+    }
+    LayerLine& layers = content_.layer_lines.emplace_back();
+    layers.line = content_.steps.size() - 1;
+    for (const std::string& name : names) layers.values.push_back(real(line, name.c_str()));
   }
 
   MetricsFile content_;

@@ -38,6 +38,12 @@ struct StepLine {
   [[nodiscard]] double seconds() const { return step_time_s * static_cast<double>(num_steps); }
 };
 
+/// The norms of layers in a line of metrics.jsonl (metrics.layer_norms).
+struct LayerLine {
+  std::size_t line = 0;        // index in MetricsFile::steps
+  std::vector<double> values;  // one value for each of MetricsFile::layer_names; NaN: unknown
+};
+
 struct ValidationPoint {
   std::int64_t attempt = 0;
   std::int64_t step = 0;
@@ -55,6 +61,8 @@ struct ClosingLine {
 /// The content of metrics.jsonl in file order.
 struct MetricsFile {
   std::vector<StepLine> steps;
+  std::vector<LayerLine> layer_lines;
+  std::vector<std::string> layer_names;  // such as grad_norm/layer_03
   std::vector<ValidationPoint> validations;
   std::vector<ClosingLine> closings;
   std::vector<std::string> words;  // host and phase names, each once

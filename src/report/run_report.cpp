@@ -9,6 +9,7 @@
 #include "config/value.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
+#include "core/join.hpp"
 #include "core/number.hpp"
 #include "job/finish/decide.hpp"
 #include "job/watch/run_view.hpp"
@@ -60,15 +61,16 @@ void take_series(RunReport& run) {
   double mfu_s = 0;
   double mfu_of_s = 0;
   double energy_j = 0;
-  bool has_energy = false;
+  double energy_tokens = 0;
   for (const StepLine& line : run.metrics.steps) {
     const double line_s =
         line.step_time_s * static_cast<double>(std::max<std::int64_t>(1, line.num_steps));
     if (std::isfinite(line.energy_j)) {
       energy_j += line.energy_j * static_cast<double>(std::max<std::int64_t>(1, line.num_steps));
-      has_energy = true;
     }
     if (!run.goodput.is_kept(line)) continue;
+    if (std::isfinite(line.energy_j) && std::isfinite(line.tokens_per_s))
+      energy_tokens += line.tokens_per_s * line_s;
     if (std::isfinite(line.loss)) {
       if (!run.loss_first) run.loss_first = line.loss;
       run.loss_last = line.loss;
@@ -86,7 +88,10 @@ void take_series(RunReport& run) {
   }
   if (seconds > 0) run.tokens_per_s = tokens / seconds;
   if (mfu_of_s > 0) run.mfu = mfu_s / mfu_of_s;
-  if (has_energy) run.energy_j = energy_j;
+  if (energy_j > 0) {
+    run.energy_j = energy_j;
+    run.tokens_per_j = energy_tokens / energy_j;
+  }
   for (const ValidationPoint& one : run.metrics.validations)
     if (std::isfinite(one.loss)) run.valid_loss = one.loss;
 }
@@ -267,6 +272,19 @@ Json rank_times_json(const RankTimes& times) {
   return json;
 }
 
+/// Returns the newest norms of each layer: {"layer_00": {"grad_norm": ..., ...}, ...}.
+Json layer_norms_json(const RunReport& run) {
+  Json json = Json::object();
+  const std::vector<LayerLine>& lines = run.metrics.layer_lines;
+  if (lines.empty()) return json;
+  const std::vector<double>& values = lines.back().values;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::vector<std::string> name = split(run.metrics.layer_names[i], '/');
+    json[name.back()][name.front()] = std::isfinite(values[i]) ? Json(values[i]) : Json(nullptr);
+  }
+  return json;
+}
+
 Json run_json(const RunReport& run) {
   Json json{{"run", run.name},
             {"state", run.state},
@@ -282,6 +300,8 @@ Json run_json(const RunReport& run) {
             {"mfu_predicted", or_null(run.mfu_predicted)},
             {"device_hours", or_null(run.device_hours)},
             {"energy_j", or_null(run.energy_j)},
+            {"tokens_per_j", or_null(run.tokens_per_j)},
+            {"layer_norms", layer_norms_json(run)},
             {"goodput", or_null(run.goodput_share())},
             {"committed_lost", run.goodput.committed_lost},
             {"redone_steps", run.goodput.redone_steps},

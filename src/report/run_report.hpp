@@ -52,8 +52,9 @@ struct RunReport {
   std::optional<double> mfu_predicted;  // from layout.json
   std::optional<double> device_hours;
   std::optional<double> energy_j;
-  std::optional<double> speedup;     // over the run of --compare
-  std::optional<double> efficiency;  // speedup / (ranks / ranks of that run)
+  std::optional<double> tokens_per_j;  // tokens of the steps with a known energy / this energy
+  std::optional<double> speedup;       // over the run of --compare
+  std::optional<double> efficiency;    // speedup / (ranks / ranks of that run)
   Goodput goodput;
   MetricsFile metrics;
   std::vector<AttemptSummary> attempts;

@@ -15,7 +15,7 @@ class CombinedMeasures {
   void add(Measures& measures, int rank) {
     std::vector<double> sums;
     std::vector<double> maxima;
-    measures.pack(sums, maxima, rank);
+    packed_ = measures.pack(sums, maxima, rank);
     if (ranks_++ == 0) {
       sums_ = std::move(sums);
       maxima_ = std::move(maxima);
@@ -31,7 +31,7 @@ class CombinedMeasures {
   [[nodiscard]] std::vector<Metric> metrics(const Measures& measures, double steps = 1) const {
     std::span<const double> sums = sums_;
     std::span<const double> maxima = maxima_;
-    return measures.combine(sums, maxima, steps, ranks_);
+    return measures.combine(packed_, sums, maxima, steps, ranks_);
   }
 
   /// Returns the values of metrics() by name.
@@ -43,6 +43,7 @@ class CombinedMeasures {
 
  private:
   int ranks_ = 0;
+  std::vector<Measures::Id> packed_;
   std::vector<double> sums_;
   std::vector<double> maxima_;
 };

@@ -60,6 +60,21 @@ function partsChart(run, parent, range) {
   parent.append(keys(lines.map((line) => [line.colour, line.name])));
 }
 
+const kNorms = [["grad_norm", "Gradient norm"], ["update_norm", "Update norm"], ["weight_norm", "Weight norm"]];
+
+/** Adds a chart of each norm by layer. Six colours repeat, and the pointer shows the names with their values. */
+function layerCharts(run, parent, range) {
+  const x = Float64Array.from(run.layers.step);
+  for (const [norm, title] of kNorms) {
+    const lines = [];
+    run.layers.names.forEach((name, i) => {
+      if (name.startsWith(`${norm}/`))
+        lines.push({ name: name.slice(norm.length + 1), colour: runColour(lines.length), x, y: decode(run.layers.values[i]) });
+    });
+    new Chart(parent, range, { title: `${title} of each layer by step`, lines });
+  }
+}
+
 function runSection(run, range) {
   const section = element("section", {}, element("h2", {}, run.run));
   byId("runs").append(section);
@@ -67,7 +82,7 @@ function runSection(run, range) {
     ["steps", formatNumber(run.steps)], ["tokens", formatNumber(run.tokens)], ["first loss", formatNumber(run.loss_first)],
     ["last loss", formatNumber(run.loss_last)], ["validation loss", formatNumber(run.valid_loss)],
     ["tokens/s", formatNumber(run.tokens_per_s)], ["MFU", formatShare(run.mfu)], ["MFU, predicted", formatShare(run.mfu_predicted)], ["device hours", formatNumber(run.device_hours)],
-    ["energy", run.energy_j === null ? "–" : `${formatNumber(run.energy_j)}J`], ["goodput", formatShare(run.goodput)],
+    ["energy", run.energy_j === null ? "–" : `${formatNumber(run.energy_j)}J`], ["tokens per joule", formatNumber(run.tokens_per_j)], ["goodput", formatShare(run.goodput)],
     ["repeated steps", formatNumber(run.redone_steps)], ["speed-up", formatNumber(run.speedup)], ["efficiency", formatShare(run.efficiency)]]));
   if (run.notes.length > 0) section.append(element("div", { class: "card" }, ...run.notes.map((note) => element("p", {}, note))));
   if (run.wall_s && run.wall_s.total > 0) {
@@ -78,6 +93,11 @@ function runSection(run, range) {
     const grid = element("div");
     section.append(grid);
     partsChart(run, grid, range);
+  }
+  if (run.layers.step.length > 0) {
+    const grid = element("div", { class: "grid" });
+    section.append(grid);
+    layerCharts(run, grid, range);
   }
   section.append(...distribution(run));
   if (run.rank_times.length > 0) section.append(...rankTimes(run));

@@ -128,6 +128,14 @@ void check_checkpoint(const CheckpointConfig& config, Problems& problems) {
   not_negative("keep_last", config.keep_last, "must be 0 (keep all) or more");
 }
 
+void check_metrics(const RunConfig& config, Problems& problems) {
+  const std::int64_t every = config.train.metrics_every;
+  const std::int64_t layer_norms = config.metrics.layer_norms;
+  if (layer_norms < 0 || (every > 0 && layer_norms % every != 0))
+    problems.add("metrics.layer_norms", layer_norms,
+                 formatted("must be 0 (never) or a multiple of train.metrics_every = {}", every));
+}
+
 }  // namespace
 
 void check(const RunConfig& config, Problems& problems) {
@@ -143,6 +151,7 @@ void check(const RunConfig& config, Problems& problems) {
     problems.add("train.ema_decay", config.train.ema_decay,
                  "cannot be combined with parallel.local_steps of more than 1");
   check_checkpoint(config.checkpoint, problems);
+  check_metrics(config, problems);
 }
 
 }  // namespace trireme::train

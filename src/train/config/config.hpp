@@ -201,11 +201,16 @@ struct CheckpointConfig {
 /// The sinks that receive the metrics of a run (report/sinks.hpp).
 struct MetricsConfig {
   std::string sinks = "jsonl,progress";
+  std::int64_t layer_norms = 0;
+  bool energy = true;
   std::vector<OwnKey> keys;  // keys that the sinks declare; sink_fields() adds them
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("sinks", self.sinks, "metrics sinks, separated by commas; none: no sink");
+    visit("layer_norms", self.layer_norms,
+          "report gradient, update and weight norms of each layer every N steps; 0: never");
+    visit("energy", self.energy, "report the energy of each step if RAPL or NVML can be read");
     visit_own_keys(self.keys, visit);
   }
 };

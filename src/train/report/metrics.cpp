@@ -41,8 +41,8 @@ void Metrics::report_ranks(std::int64_t every, std::vector<Measures::Id> ids) {
 std::optional<MetricsLine> Metrics::report(const StepFacts& facts, double ended_s) {
   std::optional<MetricsLine> line = flush();
   gather_ranks(facts);
-  next_ = Report{facts, unix_time_s(), {}, {ended_s}};
-  measures_.pack(next_->sums, next_->maxima, world_.rank());
+  next_ = Report{facts, unix_time_s(), {}, {ended_s}, {}};
+  next_->packed = measures_.pack(next_->sums, next_->maxima, world_.rank());
   return line;
 }
 
@@ -100,8 +100,11 @@ MetricsLine Metrics::line_of(const Report& report) {
       .add("mfu", tokens_per_s * rates_.flops_per_token / rates_.peak_flops)
       .add("loss_scale", facts.loss_scale)
       .add("skipped", facts.skipped);
-  for (Metric& metric : measures_.combine(sums, maxima, steps, world_.size()))
+  for (Metric& metric : measures_.combine(report.packed, sums, maxima, steps, world_.size()))
     line.metrics.push_back(std::move(metric));
+  if (const double energy_j = line.value_or("energy_j", 0); energy_j > 0)
+    line.add("tokens_per_j", static_cast<double>(facts.step_tokens) / energy_j)
+        .add("power_w", energy_j / step_time_s);
   if (line.value_or("slowest_rank", -1) >= 0) {
     const SlowestRank slowest = slowest_of(line, world_.size());
     line.add_text("slowest_host",

@@ -97,6 +97,7 @@ class Metrics {
     double time = 0;
     std::vector<double> sums;
     std::vector<double> maxima;  // the end of the step first
+    std::vector<Measures::Id> packed;
   };
 
   [[nodiscard]] MetricsLine line_of(const Report& report);

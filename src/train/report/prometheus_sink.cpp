@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "comm/session.hpp"
 #include "core/files/file.hpp"
@@ -73,6 +74,23 @@ class Family {
   std::string& into_;
   std::string name_;
 };
+
+/// Returns the families of the norms of layers: trireme_layer_grad_norm{layer="layer_03"}.
+std::string layer_text(const std::string& labels, const MetricsLine& layers) {
+  std::string text;
+  std::string before;
+  std::optional<Family> family;
+  for (const Metric& metric : layers.metrics) {
+    const std::size_t slash = metric.name.find('/');
+    const std::string kind = metric.name.substr(0, slash);
+    if (kind != before)
+      family.emplace(text, "layer_" + kind, "gauge", cat("The newest ", kind, " of each layer."));
+    before = kind;
+    family->add(cat(labels, ",layer=\"", escaped(metric.name.substr(slash + 1)), "\""),
+                metric.value);
+  }
+  return text;
+}
 
 struct Address {
   std::string host = "127.0.0.1";
@@ -163,6 +181,13 @@ void PrometheusText::add_step(const MetricsLine& line) {
   const double step_s = line.value("step_time_s");
   last_step_ = step;
   newest_ = line;
+  MetricsLine layers;
+  std::erase_if(newest_.metrics, [&](const Metric& metric) {
+    const bool is_of_layer = metric.name.find('/') != std::string::npos;
+    if (is_of_layer) layers.metrics.push_back(metric);
+    return is_of_layer;
+  });
+  if (!layers.metrics.empty()) newest_layers_ = std::move(layers);
   const auto bound = std::lower_bound(kBounds_s.begin(), kBounds_s.end(), step_s);
   counts_[static_cast<std::size_t>(bound - kBounds_s.begin())] += static_cast<std::uint64_t>(steps);
   step_seconds_ += steps * step_s;
@@ -223,6 +248,7 @@ std::string PrometheusText::text() const {
            cat("The value of ", metric.name, " in metrics.jsonl."))
         .add(labels_, metric.value);
   }
+  text += layer_text(labels_, newest_layers_);
   return text;
 }
 

@@ -36,6 +36,7 @@ class PrometheusText {
   double valid_bpb_;
   double commit_time_;
   MetricsLine newest_{};
+  MetricsLine newest_layers_{};  // the norms of layers, which not every line has
 };
 
 /// Serves /metrics over HTTP on rank 0, and writes the address to RUN/prometheus_sd.json for the

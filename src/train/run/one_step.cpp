@@ -196,6 +196,7 @@ void report(TrainingRun& run, const UpdateResult& result, double lr, std::int64_
   measures.all.record(measures.peer_wait_s, peer_wait_s);
   measures.all.record(measures.other_s,
                       std::max(0.0, ended_s - run.ended_reported_s - run.phases_s - peer_wait_s));
+  run.services.energy.record(static_cast<double>(run.steps_since_report));
   run.waited_reported_s = waited_now_s;
   run.ended_reported_s = ended_s;
   run.phases_s = 0;

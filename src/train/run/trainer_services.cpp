@@ -6,6 +6,7 @@
 #include "core/files/file.hpp"
 #include "core/log.hpp"
 #include "core/timer.hpp"
+#include "device/device.hpp"
 #include "job/attempt.hpp"
 #include "job/event_log.hpp"
 #include "scheduler/scheduler.hpp"
@@ -39,6 +40,8 @@ TrainerServices::TrainerServices(const RunRequest& run, const RunData& data, con
       time_limit(job::job_end_from_environment(), static_cast<double>(model.state_bytes())),
       requests(run.folder, run.ranks.world.rank() == 0, time_limit,
                scheduler::job_end_from_scheduler),
+      energy(run.ranks.world, measures.all, run.config.metrics.energy, run.ranks.launch.local_rank,
+             {.gpu = device::gpu_identity(model.registry.device())}),
       cancel_vote(run.ranks.world, [this] { return requests.stop_requested(); }) {
   saver.reserve(model.state_bytes());
   saver.on_commit([this, &record](std::int64_t step) {

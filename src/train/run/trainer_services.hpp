@@ -6,6 +6,7 @@
 #include "train/health/skipped_steps.hpp"
 #include "train/report/metrics.hpp"
 #include "train/run/compute_peak.hpp"
+#include "train/run/run_energy.hpp"
 #include "train/run/run_record.hpp"
 #include "train/start/begin.hpp"
 #include "train/state/saver.hpp"
@@ -47,6 +48,7 @@ struct TrainerServices {
   EarlyStop early_stop;
   TimeLimit time_limit;
   StopRequests requests;
+  RunEnergy energy;
   CancelVote cancel_vote;  // cancels an update or a validation
 
   /// Creates each service with its saved state.

@@ -152,7 +152,8 @@ RunModel::RunModel(const RunRequest& run, const RunData& data, const FrozenStart
            optim::make_optimizer(run.config.optim, registry, run.config.train.steps))),
       average(make_average(run.config.train.ema_decay, registry)),
       scaler(run.config.train.precision == "fp16"),
-      step({transformer, *objective, *optimizer, scaler, mesh, measures, average.get()},
+      step({transformer, *objective, *optimizer, scaler, mesh, measures, average.get(),
+            run.config.metrics.layer_norms},
            run.config.optim.clip_norm),
       state(registry, *optimizer, run.config.lora.on() ? StateOf::trained : StateOf::all,
             slots_of(average)) {

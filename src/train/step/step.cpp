@@ -105,6 +105,8 @@ Step::Step(const StepParts& parts, double clip_norm)
       last_grad_s_(parts.measures.declare({"last_grad_s", Combine::mean})),
       stage_sums_(parts.model, parts.mesh, parts.measures),
       router_(parts.model, parts.mesh, parts.measures),
+      layer_norms_(registry_, parts.mesh, parts.model.config().num_layers, parts.measures,
+                   parts.layer_norms_every),
       replicas_(registry_, parts.optimizer, parts.mesh) {
   registry_.on_ready([this](parallel::ParamId id) { reduction_->ready(id); });
 }
@@ -150,10 +152,13 @@ UpdateResult Step::run(std::span<const data::Batch> batches, std::int64_t update
   parts_.measures.record(last_grad_s_, result.overlap.last_ready_s);
   router_.report(scale);
 
+  layer_norms_.begin(step);
+  layer_norms_.before_update();
   // All ranks have the same norm, so a non-finite update changes nothing on any rank.
   const optim::GradSummary summary = summarize_and_apply(loss_sum, update, lr);
   result.loss_sum = summary.loss_sum;
   result.grad_norm = summary.norm / parts_.scaler.scale();
+  layer_norms_.after_update(parts_.scaler.scale());
   result.skipped = !summary.finite;
   result.overflow = result.skipped && parts_.scaler.dynamic() && parts_.scaler.scale() > 1.0;
   parts_.scaler.update(result.skipped);

@@ -18,6 +18,7 @@
 #include "parallel/mesh.hpp"
 #include "parallel/pipeline/stage_p2p.hpp"
 #include "parallel/units/grad_reduction.hpp"
+#include "train/step/layer_norms.hpp"
 #include "train/step/schedule_choice.hpp"
 #include "train/step/stage_executor.hpp"
 
@@ -165,6 +166,7 @@ struct StepParts {
   const parallel::Mesh& mesh;
   Measures& measures;
   optim::WeightAverage* average = nullptr;  // EMA of the weights; null: none
+  std::int64_t layer_norms_every = 0;       // steps between two LayerNorms reports; 0: none
 };
 
 /// One optimizer step: forward and backward of this rank's micro-batches, gradient reduction over
@@ -238,6 +240,7 @@ class Step {
   Measures::Id last_grad_s_;     // time from the start of the step to the last complete gradient
   StageSums stage_sums_;
   RouterReport router_;
+  LayerNorms layer_norms_;
   ReplicaSync replicas_;
   std::function<void()> before_update_ = [] {};
   std::function<bool(std::int64_t, std::int64_t)> cancel_before_ = [](auto, auto) { return false; };

@@ -32,10 +32,33 @@ std::string audit(comm::Communicator& world, const UpdateFacts& facts, const Upd
   return all;
 }
 
+/// Returns the recorded norms of layers of all ranks, and resets the measures. Collective.
+std::vector<double> layer_norms(comm::Communicator& world, Measures& measures) {
+  std::vector<double> sums;
+  std::vector<double> maxima;
+  const std::vector<Measures::Id> packed = measures.pack(sums, maxima, world.rank());
+  world
+      .all_reduce({.input = sums.data(),
+                   .output = sums.data(),
+                   .count = sums.size(),
+                   .dtype = DType::f64,
+                   .op = comm::ReduceOp::sum,
+                   .tag = "layer norms"})
+      ->wait();
+  std::span<const double> all_sums = sums;
+  std::span<const double> own_maxima = maxima;  // only norms are read
+  std::vector<double> norms;
+  for (const Metric& metric : measures.combine(packed, all_sums, own_maxima, 1, world.size()))
+    if (metric.name.find('/') != std::string::npos) norms.push_back(metric.value);
+  return norms;
+}
+
 }  // namespace
 
 TrialTrace run_trial(comm::Communicator& world, const TrialPlan& plan) {
-  TrialModel trial(world, plan);
+  TrialShape shape = plan;
+  shape.layer_norms_every = 1;
+  TrialModel trial(world, shape);
   parallel::ParamRegistry& registry = trial.registry;
   plan.prepare(registry);
   TrialTrace trace;
@@ -56,6 +79,7 @@ TrialTrace run_trial(comm::Communicator& world, const TrialPlan& plan) {
         sum_over(trial.mesh.group(parallel::Axis::data), result.loss_sum, plan.device) /
         static_cast<double>(targets));
     trace.norms.push_back(result.grad_norm);
+    trace.layer_norms.push_back(layer_norms(world, trial.measures));
     trace.grads.push_back(gathering.grads());
   }
   trial.step.average_replicas();

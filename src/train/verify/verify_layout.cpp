@@ -66,6 +66,9 @@ LayoutComparison compare_trials(const TrialTrace& trace, const TrialTrace& expec
   for (std::size_t step = 0; step < expected.losses.size(); ++step) {
     keep_worst(comparison.loss_rel, distance(trace.losses[step], expected.losses[step]));
     keep_worst(comparison.norm_rel, distance(trace.norms[step], expected.norms[step]));
+    const std::vector<double>& norms = expected.layer_norms[step];
+    for (std::size_t i = 0; i < norms.size(); ++i)
+      keep_worst(comparison.norm_rel, distance(trace.layer_norms[step].at(i), norms[i]));
     for (const parallel::GatheredParam& param : expected.params) {
       const double before = comparison.grad_rel;
       keep_worst(comparison.grad_rel,

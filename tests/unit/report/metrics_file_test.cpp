@@ -49,6 +49,23 @@ TEST_F(MetricsFileTest, FindsTheAttemptsInFilesWithoutTheirNumber) {
   EXPECT_EQ(file.steps[5].num_steps, 0);
 }
 
+TEST_F(MetricsFileTest, ReadsTheNormsOfLayersOfTheLinesThatHaveThem) {
+  write(at("metrics.jsonl"),
+        {R"({"step":1,"grad_norm":1})",
+         R"({"step":2,"grad_norm/head":0.5,"update_norm/head":null,"loss":3})", R"({"step":3})",
+         R"({"step":4,"grad_norm/head":0.25,"update_norm/head":0.125})"});
+
+  const MetricsFile file = read_metrics_file(at("metrics.jsonl"));
+
+  EXPECT_EQ(file.layer_names, (std::vector<std::string>{"grad_norm/head", "update_norm/head"}));
+  ASSERT_EQ(file.layer_lines.size(), 2U);
+  EXPECT_EQ(file.layer_lines[0].line, 1U);
+  EXPECT_EQ(file.layer_lines[0].values[0], 0.5);
+  EXPECT_TRUE(std::isnan(file.layer_lines[0].values[1]));
+  EXPECT_EQ(file.steps[file.layer_lines[1].line].step, 4);
+  EXPECT_EQ(file.layer_lines[1].values, (std::vector<double>{0.25, 0.125}));
+}
+
 TEST_F(MetricsFileTest, ReadsHostsAndPhases) {
   write(at("metrics.jsonl"),
         {R"({"step":1,"slowest_rank":3,"slowest_host":"n1","slowest_phase":"data"})",

@@ -148,6 +148,21 @@ TEST_F(RunReportTest, SaysThatCheckpointsHaveNoEventLog) {
   EXPECT_TRUE(imported["notes"][0].get<std::string>().starts_with("There is no journal.jsonl"));
 }
 
+TEST_F(RunReportTest, HasTheEnergyAndTheNewestNormsOfLayers) {
+  write_known_run();
+  write(
+      run().metrics(),
+      {R"({"step":1,"step_time_s":2,"tokens_per_s":50,"tokens":100,"energy_j":20,"attempt":1})",
+       R"({"step":2,"step_time_s":2,"tokens_per_s":50,"tokens":200,"energy_j":30,"attempt":1,"grad_norm/layer_00":0.5})",
+       R"({"step":3,"step_time_s":2,"tokens_per_s":50,"tokens":300,"attempt":1,"grad_norm/layer_00":0.25})"});
+
+  const Json known = json();
+
+  EXPECT_EQ(known["energy_j"], 50);
+  EXPECT_EQ(known["tokens_per_j"], 4) << "200 tokens of the steps with a known energy";
+  EXPECT_EQ(known["layer_norms"]["layer_00"]["grad_norm"], 0.25);
+}
+
 TEST_F(RunReportTest, NotesDamagedLines) {
   write_known_run();
   std::ofstream(run().metrics(), std::ios::app) << "{\"step\":6,\n";

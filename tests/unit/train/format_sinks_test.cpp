@@ -245,6 +245,26 @@ TEST_F(FormatSinks, RunsOfOneNameWithoutAJobHaveTextfilesAndLabelsOfTheirOwn) {
   EXPECT_TRUE(contains(read_file(at("trireme-first-fedcba98.prom")), R"(run_id="fedcba98")"));
 }
 
+TEST_F(FormatSinks, NormsOfLayersAreLabelsForPrometheusAndTagsForTensorboard) {
+  MetricsLine line = step_line(10, 2.5);
+  line.add("grad_norm/embedding", 0.5).add("grad_norm/layer_00", 0.25);
+  line.add("weight_norm/embedding", 8.0);
+  PrometheusText text(setup());
+  text.add(line);
+  text.add(step_line(11, 2.5));
+
+  const std::string page = text.text();
+
+  EXPECT_TRUE(
+      contains(page, R"(trireme_layer_grad_norm{run="run \"1\"",job="42",layer="layer_00"} 0.25)"))
+      << page;
+  EXPECT_TRUE(contains(page, "# TYPE trireme_layer_weight_norm gauge"));
+  EXPECT_FALSE(contains(page, "norm/"));
+  TensorboardSink sink(setup());
+  sink.write(line);
+  EXPECT_TRUE(contains(tf_records(files("tensorboard")[0]).back(), "grad_norm/layer_00"));
+}
+
 TEST_F(FormatSinks, TheTextfileIsRemovedAtTheEnd) {
   SinkSetup one = setup();
   one.keys = own_keys<PrometheusFileSink::Config>();

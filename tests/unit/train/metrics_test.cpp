@@ -55,6 +55,36 @@ class MetricsTest : public Scratch {
   };
 };
 
+TEST_F(MetricsTest, ANormIsTheRootOfTheSquaresOfAllRanksAndOnlyInTheLinesOfItsSteps) {
+  comm::run_ranks(2, [&](comm::Communicator& world) {
+    Own own(world, {at("")});
+    const auto norm = own.measures.declare(
+        {.name = "grad_norm/head", .combine = Combine::norm, .occasional = true});
+    const auto later = own.measures.declare({"later_s"});
+    own.measures.record(norm, world.rank() == 0 ? 9 : 16);
+    own.measures.record(later, 1);
+    EXPECT_FALSE(own.metrics.report({1, 1, 1, 1, 0.5, 0.1, 1.0, false}, 1));
+    const Metrics::Numbers numbers = own.metrics.begin_reduction();
+    own.measures.record(later, 2);  // the next step, while the first report is reduced
+    EXPECT_FALSE(own.metrics.report({2, 2, 1, 1, 0.5, 0.1, 1.0, false}, 2));
+    world
+        .all_reduce({.input = numbers.sums.data(),
+                     .output = numbers.sums.data(),
+                     .count = numbers.sums.size(),
+                     .dtype = DType::f64,
+                     .op = comm::ReduceOp::sum,
+                     .tag = "test"})
+        ->wait();
+    const auto first = own.metrics.reduced();
+    const auto second = own.metrics.flush();
+    ASSERT_TRUE(first && second);
+    EXPECT_EQ(first->value("grad_norm/head"), 5);
+    EXPECT_EQ(first->value("later_s"), 1);
+    EXPECT_EQ(second->value_or("grad_norm/head", -1), -1);
+    EXPECT_EQ(second->value("later_s"), 2);
+  });
+}
+
 TEST_F(MetricsTest, OneLineHoldsSumsOfLossTheLastRanksEndMeansOfPartsAndTheLargestMemory) {
   comm::run_ranks(3, [&](comm::Communicator& world) {
     Own own(world, {at("")}, {10.0, 1000.0});
