@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <fstream>
 #include <set>
@@ -148,8 +147,8 @@ class ExitCodes : public testing::RunProgram {
  protected:
   static void SetUpTestSuite() {
     RunProgram::SetUpTestSuite();
+    make_refusing_directories();  // before the first command, whose process keeps its mounts
     make_inputs();
-    make_refusing_directories();
   }
 
   static void TearDownTestSuite() {
@@ -168,19 +167,22 @@ class ExitCodes : public testing::RunProgram {
   /// Runs the command under `limits` (`ulimit ...; `) with standard output to `out`.
   static Exit run(const Row& row, Arguments arguments, const std::string& limits = "",
                   const std::string& out = "") {
-    const bool trainer = std::string(row.program) == "trireme";
-    const std::string input = row.input == nullptr ? "" : formatted("echo {} | ", row.input);
-    const std::string command = limits + input + "exec \"$@\"" + (out.empty() ? "" : " >" + out);
-    Arguments words{"/bin/sh", "-c", command, "sh",
-                    trainer ? TRIREME_PROGRAM : TRIREME_DATA_PROGRAM};
-    // A working server runs until it receives a signal.
-    if (row.command == Arguments{"serve"})
-      words.insert(words.end() - 1, {"timeout", "--preserve-status", "--signal=TERM", "10"});
-    words.insert(words.end(), row.command.begin(), row.command.end());
+    const bool is_trireme = std::string(row.program) == "trireme";
+    const bool is_server = row.command.front() == "serve";  // a server runs until a signal
+    const std::string programs = (path("in/cluster") / ":").string() + std::getenv("PATH");
+    Arguments words = row.command;
     words.insert(words.end(), arguments.begin(), arguments.end());
     if (is_trainer(row)) words.insert(words.end(), {"--train.device", "cpu"});
-    const std::string programs = (path("in/cluster") / ":").string() + std::getenv("PATH");
-    return Process(words, {{"OMP_NUM_THREADS", "1"}, {"PATH", programs}}, path("command.log"))
+    if (is_trireme && !is_server && row.input == nullptr && limits.empty() && out.empty())
+      return trireme(words, {.environment = {{"PATH", programs}}});
+    const std::string input = row.input == nullptr ? "" : formatted("echo {} | ", row.input);
+    const std::string command = limits + input + "exec \"$@\"" + (out.empty() ? "" : " >" + out);
+    Arguments shell{"/bin/sh", "-c", command, "sh"};
+    if (is_server)
+      shell.insert(shell.end(), {"timeout", "--preserve-status", "--signal=TERM", "10"});
+    shell.emplace_back(is_trireme ? TRIREME_PROGRAM : TRIREME_DATA_PROGRAM);
+    shell.insert(shell.end(), words.begin(), words.end());
+    return Process(shell, {{"OMP_NUM_THREADS", "1"}, {"PATH", programs}}, path("command.log"))
         .wait(kLimit_s);
   }
 
@@ -316,8 +318,7 @@ TEST_F(ExitCodes, EachWorks) {
   for (const Row& row : rows()) expect(row, with_real_paths(row), 0, "as it should be");
 }
 
-/// Each input is replaced by an absent file, a file of another kind, and one of the unusual paths
-/// in turn.
+/// Replaces each input by an absent file, another kind of file and one of the unusual paths.
 TEST_F(ExitCodes, InputsThatAreAbsentOrDamagedAre3) {
   fs::create_directory(path("empty"));
   ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0644), 0);
@@ -340,8 +341,7 @@ TEST_F(ExitCodes, InputsThatAreAbsentOrDamagedAre3) {
   }
 }
 
-/// Each output is replaced by a path below /proc, an existing path, and one of the other paths in
-/// turn.
+/// Replaces each output by a path below /proc, an existing path and one of the other paths.
 TEST_F(ExitCodes, OutputsThatCannotBeMadeOrExistAre2) {
   fs::create_directory(path("taken"));
   std::ofstream(path("taken") / "thesis.tex") << "x";

@@ -35,6 +35,7 @@ class JsonOutput : public testing::RunProgram {
     Arguments words{program};
     words.insert(words.end(), arguments.begin(), arguments.end());
     if (ranks > 1) return mpirun(ranks, words);
+    if (words[0] == TRIREME_PROGRAM) return trireme(arguments);
     return testing::Process(words, {{"OMP_NUM_THREADS", "1"}}, path("json.log")).wait(kLimit_s);
   }
 

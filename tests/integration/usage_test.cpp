@@ -53,8 +53,8 @@ TEST_F(Usage, AKeyOfAnotherOptimizerAndAnUnknownActivationAreRefused) {
       {"optim.momentum = 0.9", "not a key of adamw", "beta1, beta2, eps", "--optim.momentum"});
   expect_refused(pretrain("none", {"--optim.name", "lion", "--optim.eps", "1e-6"}), 2,
                  {"optim.eps", "not a key of lion", "weight_decay, beta1, beta2"});
-  expect_refused(pretrain("none", {"--model.activation", "gelu"}), 2,
-                 {"model.activation = gelu", "silu, gelu_tanh, relu2"});
+  expect_refused(pretrain("none", {"--model.activation", "swish"}), 2,
+                 {"model.activation = swish", "silu, gelu_tanh, relu2"});
   EXPECT_FALSE(fs::exists(path("none")));
   const std::string help =
       std::regex_replace(trireme({"pretrain", "--help-all"}).out, std::regex("\\s+"), " ");

@@ -34,6 +34,7 @@ import torch
 from safetensors.torch import load_file
 
 import model as oracle
+from loaded_program import call
 
 BOUND = {"fp32": 1e-5, "fp64": 1e-10}
 DTYPE = {"fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
@@ -114,7 +115,7 @@ def run_driver(driver, work, case, precision, steps):
     command = [driver, "train", "--data", os.path.join(work, case["data"]), "--out", out, "--ranks", str(case.get("ranks", 1))]
     for key, value in keys.items():
         command += [f"--{key}", str(value)]
-    subprocess.run(command, check=True)
+    call(command)
     with open(os.path.join(out, "run.json"), encoding="utf-8") as file:
         report = json.load(file)
     return report, {name: load_file(os.path.join(out, f"{name}.safetensors")) for name in ("initial", "final", "grads", "batches")}

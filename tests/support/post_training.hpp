@@ -122,7 +122,9 @@ class PostTraining : public RunProgram {
     std::map<std::string, std::string> environment;
     if (!how.fault.empty())
       environment = {{"TRIREME_FAULT", how.fault}, {"TRIREME_ALLOW_FAULTS", "1"}};
-    return mpirun(how.ranks, words, environment);
+    if (how.ranks > 1) return mpirun(how.ranks, words, environment);
+    words.erase(words.begin());
+    return trireme(words, {.environment = environment});
   }
 
   /// Expects every number of layout.json that has a formula to equal the result of the formula.

@@ -1,10 +1,17 @@
 #include "support/run_program.hpp"
 
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+
 #include <algorithm>
 #include <fstream>
+#include <thread>
 
 #include "checkpoint/format/folder.hpp"
 #include "core/files/file.hpp"
+#include "core/timer.hpp"
+#include "support/program_server.hpp"
 #include "unit/data_prep/small_corpus.hpp"
 
 namespace trireme::testing {
@@ -17,6 +24,89 @@ namespace fs = std::filesystem;
 std::string program() {
   const fs::path beside = fs::read_symlink("/proc/self/exe").parent_path() / "../bin/trireme";
   return fs::exists(beside) ? beside.lexically_normal().string() : TRIREME_PROGRAM;
+}
+
+/// Returns the command that trains a tiny model: 2 layers, width 32, global batch 12.
+Arguments pretrain_command(const std::string& set, const std::string& run, const Arguments& more) {
+  Arguments all{program(),
+                "pretrain",
+                "--data",
+                set,
+                "--run",
+                run,
+                "--train.device",
+                "cpu",
+                "--model.preset",
+                "tiny",
+                "--model.hidden_size",
+                "32",
+                "--model.num_layers",
+                "2",
+                "--model.num_heads",
+                "2",
+                "--model.num_kv_heads",
+                "1",
+                "--model.intermediate_size",
+                "64",
+                "--model.max_seq_len",
+                "64",
+                "--train.micro_batch",
+                "2",
+                "--train.global_batch",
+                "12",
+                "--optim.lr",
+                "3e-3",
+                "--optim.warmup_steps",
+                "2"};
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+std::map<std::string, std::string> environment_of(const Start& how, const fs::path& folder) {
+  std::map<std::string, std::string> environment = how.environment;
+  environment["OMP_NUM_THREADS"] = "1";
+  environment["OMPI_ALLOW_RUN_AS_ROOT"] = "1";
+  environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
+  environment["CODES"] = folder.string();
+  if (!how.fault.empty()) {
+    environment["TRIREME_FAULT"] = how.fault;
+    environment["TRIREME_ALLOW_FAULTS"] = "1";
+  }
+  return environment;
+}
+
+/// Runs one command of the program to its end. LibTorch is loaded once for all commands of this
+/// process.
+Exit run_loaded(const Arguments& arguments, const std::map<std::string, std::string>& environment,
+                const std::string& log, double limit_s) {
+  static ProgramServer server(program(), TRIREME_LOADED_PROGRAM);
+  const std::string out = log + ".out";
+  const std::string err = log + ".err";
+  const auto file = [](const std::string& name) {
+    return Fd(::open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  };
+  pid_t pid = -1;
+  {
+    const Fd in(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    const Fd streams[] = {file(out), file(err)};
+    pid = server.start(arguments, environment, {in.get(), streams[0].get(), streams[1].get()});
+  }
+  const Timer timer;
+  Exit exit;
+  int status = 0;
+  // Until the process that forked it has ended, the program is not a child of this process.
+  while (::waitpid(pid, &status, WNOHANG) != pid) {
+    if (!exit.timed_out && timer.seconds() > limit_s) {
+      exit.timed_out = true;
+      ::kill(-pid, SIGKILL);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  exit.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  exit.seconds = timer.seconds();
+  exit.out = read_file(out);
+  exit.err = read_file(err);
+  return exit;
 }
 
 /// Runs its arguments and writes their exit code into the directory $CODES, even if mpirun sends
@@ -58,53 +148,19 @@ std::unique_ptr<Process> RunProgram::start(const std::string& run, const Argumen
            std::to_string(how.ranks)};
     if (how.keep_rank_codes) all.insert(all.end(), {"/bin/sh", "-c", kKeepCode, "sh"});
   }
-  all.insert(all.end(), {program(),
-                         "pretrain",
-                         "--data",
-                         set().string(),
-                         "--run",
-                         path(run).string(),
-                         "--train.device",
-                         "cpu",
-                         "--model.preset",
-                         "tiny",
-                         "--model.hidden_size",
-                         "32",
-                         "--model.num_layers",
-                         "2",
-                         "--model.num_heads",
-                         "2",
-                         "--model.num_kv_heads",
-                         "1",
-                         "--model.intermediate_size",
-                         "64",
-                         "--model.max_seq_len",
-                         "64",
-                         "--train.micro_batch",
-                         "2",
-                         "--train.global_batch",
-                         "12",
-                         "--optim.lr",
-                         "3e-3",
-                         "--optim.warmup_steps",
-                         "2"});
-  all.insert(all.end(), more.begin(), more.end());
-  std::map<std::string, std::string> environment = how.environment;
-  environment["OMP_NUM_THREADS"] = "1";
-  environment["OMPI_ALLOW_RUN_AS_ROOT"] = "1";
-  environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
-  environment["CODES"] = folder_->path().string();
-  if (!how.fault.empty()) {
-    environment["TRIREME_FAULT"] = how.fault;
-    environment["TRIREME_ALLOW_FAULTS"] = "1";
-  }
+  const Arguments command = pretrain_command(set().string(), path(run).string(), more);
+  all.insert(all.end(), command.begin(), command.end());
   for (int rank = 0; rank < how.ranks; ++rank) fs::remove(path("code." + std::to_string(rank)));
-  return std::make_unique<Process>(all, environment,
+  return std::make_unique<Process>(all, environment_of(how, folder_->path()),
                                    path(fs::path(run).filename().string() + ".log"));
 }
 
 Exit RunProgram::pretrain(const std::string& run, const Arguments& more, const Start& how) {
-  const Exit exit = start(run, more, how)->wait(kLimit_s);
+  const bool loaded = how.ranks == 1 && !how.keep_rank_codes && fs::exists(TRIREME_LOADED_PROGRAM);
+  const std::string log = path(fs::path(run).filename().string() + ".log").string();
+  const Exit exit = loaded ? run_loaded(pretrain_command(set().string(), path(run).string(), more),
+                                        environment_of(how, folder_->path()), log, kLimit_s)
+                           : start(run, more, how)->wait(kLimit_s);
   EXPECT_FALSE(exit.timed_out) << run << " hangs: " << exit.err;
   return exit;
 }
@@ -128,6 +184,8 @@ Exit RunProgram::trireme(const Arguments& arguments, const Start& how) {
   all.insert(all.end(), arguments.begin(), arguments.end());
   std::map<std::string, std::string> environment = how.environment;
   environment["OMP_NUM_THREADS"] = "1";
+  if (fs::exists(TRIREME_LOADED_PROGRAM))
+    return run_loaded(all, environment, path("command.log").string(), kLimit_s);
   return Process(all, environment, path("command.log")).wait(kLimit_s);
 }
 
