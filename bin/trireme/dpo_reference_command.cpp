@@ -144,7 +144,8 @@ int run(const DpoReferenceSettings& settings, comm::Launch& launch) {
 
 void add_dpo_reference_command(config::CommandLine& line, comm::Launch& launch) {
   const auto settings = std::make_shared<DpoReferenceSettings>();
-  line.command("dpo-reference", "precompute reference log-probabilities for DPO and KTO")
+  line.command("dpo-reference", cat("precompute reference log-probabilities for data sets of kind ",
+                                    joined(pair_kinds(), " and ")))
       .option("--init", &settings->init, "MODEL",
               cat("reference model: ", checkpoint::kModelPathHelp), config::Need::required)
       .option(

@@ -147,7 +147,7 @@ class ExitCodes : public testing::RunProgram {
  protected:
   static void SetUpTestSuite() {
     RunProgram::SetUpTestSuite();
-    make_refusing_directories();  // before the first command, whose process keeps its mounts
+    make_refusing_directories();  // before the first command: its process keeps its mounts
     make_inputs();
   }
 
