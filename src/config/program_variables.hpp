@@ -6,7 +6,7 @@ namespace trireme::config {
 
 /// All TRIREME_ variables that are not configuration keys: variables of programs, scripts, builds
 /// and tests. A test compares this list with slurm/, bin/ and all getenv calls.
-inline constexpr std::array<std::string_view, 32> kProgramVariables{
+inline constexpr std::array<std::string_view, 33> kProgramVariables{
     // programs: failure injection
     "TRIREME_FAULT", "TRIREME_ALLOW_FAULTS",
     // programs: directory of compiled CUDA kernels
@@ -29,6 +29,6 @@ inline constexpr std::array<std::string_view, 32> kProgramVariables{
     // tests; TRIREME_TEST_MATRIX=K/N selects part K of N of all layouts
     "TRIREME_TEST_DATA", "TRIREME_TEST_KILLS", "TRIREME_TEST_MATRIX", "TRIREME_FAULT_SWEEPS",
     "TRIREME_FAULT_FIRST_SWEEP", "TRIREME_FUZZ_CASES", "TRIREME_CHAT_TEMPLATES",
-    "TRIREME_LANGUAGE_UPDATE"};
+    "TRIREME_LANGUAGE_UPDATE", "TRIREME_TEST_SOCKET"};
 
 }  // namespace trireme::config
