@@ -81,7 +81,8 @@ class Measures {
 
   /// Returns the metrics of all ranks over `steps` steps since the last report. Removes the numbers
   /// that pack() has appended from the front of both lists, which the ranks have combined. `packed`:
-  /// the result of pack(). If the sums were added in rank order in fp64, the metrics are bit for bit the same for every call.
+  /// the result of pack(). If the sums were added in rank order in fp64, the metrics are bit for bit
+  /// the same for every call.
   [[nodiscard]] std::vector<Metric> combine(std::span<const Id> packed,
                                             std::span<const double>& sums,
                                             std::span<const double>& maxima, double steps,

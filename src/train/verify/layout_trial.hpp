@@ -28,7 +28,7 @@ struct TrialTrace {
   std::vector<double> losses;  // mean over the update's targets
   std::vector<double> norms;
   std::vector<std::vector<double>> layer_norms;  // LayerNorms of each step, in declared order
-  std::vector<at::Tensor> grads;  // gradients of each step
+  std::vector<at::Tensor> grads;                 // gradients of each step
   at::Tensor first_weights;
   at::Tensor weights;
   std::vector<at::Tensor> moments;  // one tensor per slot of the optimizer state

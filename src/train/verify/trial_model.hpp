@@ -24,7 +24,7 @@ struct TrialShape {
   model::LoraConfig lora = {};
   model::Fp8Mode fp8 = model::Fp8Mode::off;
   std::int64_t layer_norms_every = 0;  // see StepParts
-  std::int64_t seq_len = 0;  // length that balances the stages; 0: model.max_seq_len
+  std::int64_t seq_len = 0;            // length that balances the stages; 0: model.max_seq_len
 };
 
 /// Returns the facts of update `step` (from 1). All of its micro-batches have the same size.
