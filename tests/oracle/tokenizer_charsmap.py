@@ -15,7 +15,7 @@ import tempfile
 from tokenizers import Regex, normalizers, pre_tokenizers, processors
 
 from tokenizer_oracle import Checks, Driver, hostile
-from tokenizer_pieces import PLANTED, SPACE, compare, metaspace, unigram
+from tokenizer_pieces import PLANTED, SPACE, compare_families, metaspace, unigram
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../src/text/unicode"))
 from generate_unicode_table import charsmap, charsmap_of  # noqa: E402
@@ -60,17 +60,8 @@ def main():
     strings += ["", " ", "\r\n", "a\u0301\r\n\u0301", "\u212b\u0301", "\u212b\u0301\u0302", "e\u0301\u0301", "\u200b", "x\u200b"]
     with tempfile.TemporaryDirectory() as folder:
         driver = Driver(args.driver, folder)
-        for name, make in families(texts):
-            if args.only in (None, name):
-                path = os.path.join(folder, name)
-                os.makedirs(path)
-                with open(path + "/tokenizer.json", "w", encoding="utf-8") as file:
-                    file.write(make())
-                compare(driver, checks, rng, name, path, strings)
-    for kind, count in checks.compared.items():
-        print(f"{count:8d} compared: {kind}")
-    print(f"{sum(checks.compared.values())} comparisons, {checks.different} differences")
-    sys.exit(1 if checks.different else 0)
+        compare_families(driver, checks, rng, families(texts), args.only, folder, strings)
+    checks.finish()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import random
-import sys
 import tempfile
 import unicodedata
 
@@ -138,10 +137,7 @@ def main():
         for name, *parts in families():
             if args.only in (None, name):
                 check_variant(driver, checks, rng, name, make(texts, *parts), strings, folder)
-    for kind, count in checks.compared.items():
-        print(f"{count:8d} compared: {kind}")
-    print(f"{sum(checks.compared.values())} comparisons, {checks.different} differences")
-    sys.exit(1 if checks.different else 0)
+    checks.finish()
 
 
 main()

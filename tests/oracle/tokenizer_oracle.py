@@ -45,6 +45,13 @@ class Checks:
             if self.different <= 10:
                 print(f"DIFFERENT {kind}: {what!r}\n  ours   {str(ours)[:300]}\n  theirs {str(theirs)[:300]}")
 
+    def finish(self):
+        """Prints the numbers of comparisons, and exits with 1 if there are differences."""
+        for kind, count in self.compared.items():
+            print(f"{count:8d} compared: {kind}")
+        print(f"{sum(self.compared.values())} comparisons, {self.different} differences")
+        sys.exit(1 if self.different else 0)
+
 
 def hostile(rng, tokens):
     """Returns one string of a random mixture; `tokens` are added tokens to insert."""
@@ -314,10 +321,7 @@ def main():
             check_variant(driver, checks, rng, name, text, strings + (corpus if name in ("plain", "flags") else corpus[:300]), folder)
         check_refusals(driver, checks, base, folder)
         check_transformers(checks, trained, strings)
-    for kind, count in checks.compared.items():
-        print(f"{count:8d} compared: {kind}")
-    print(f"{sum(checks.compared.values())} comparisons, {checks.different} differences")
-    sys.exit(1 if checks.different else 0)
+    checks.finish()
 
 
 if __name__ == "__main__":

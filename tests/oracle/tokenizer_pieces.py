@@ -13,7 +13,6 @@ import collections
 import json
 import os
 import random
-import sys
 import tempfile
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -116,6 +115,17 @@ def compare(driver, checks, rng, name, path, strings):
     compare_with(driver, checks, rng, name, path, strings, theirs, plain)
 
 
+def compare_families(driver, checks, rng, families, only, folder, strings):
+    """Makes and compares each family, or the one named `only`."""
+    for name, make in families:
+        if only in (None, name):
+            path = os.path.join(folder, name)
+            os.makedirs(path)
+            with open(path + "/tokenizer.json", "w", encoding="utf-8") as file:
+                file.write(make())
+            compare(driver, checks, rng, name, path, strings)
+
+
 def without_added(state):
     """Returns the tokenizer without its added tokens that the model does not have, for encode
     without added tokens."""
@@ -175,22 +185,13 @@ def main():
     strings += ["", " ", "  ", "\n", " a", "a ", "  a  b  ", "\t\x00\x7f", "hello  world ", "👍🏽👨‍👩‍👧 x", "``a'' b", "a\u00a0b", *PLANTED]
     with tempfile.TemporaryDirectory() as folder:
         driver = Driver(args.driver, folder)
-        for name, make in families(texts):
-            if args.only in (None, name):
-                path = os.path.join(folder, name)
-                os.makedirs(path)
-                with open(path + "/tokenizer.json", "w", encoding="utf-8") as file:
-                    file.write(make())
-                compare(driver, checks, rng, name, path, strings)
+        compare_families(driver, checks, rng, families(texts), args.only, folder, strings)
         for name in ("gpt2-files", "qwen2-files"):
             if args.only in (None, name):
                 path = os.path.join(folder, name)
                 theirs = vocab_directory(path, texts, name == "qwen2-files")
                 compare_with(driver, checks, rng, name, path, strings, theirs, Tokenizer.from_str(without_added(theirs.to_str())))
-    for kind, count in checks.compared.items():
-        print(f"{count:8d} compared: {kind}")
-    print(f"{sum(checks.compared.values())} comparisons, {checks.different} differences")
-    sys.exit(1 if checks.different else 0)
+    checks.finish()
 
 
 if __name__ == "__main__":
