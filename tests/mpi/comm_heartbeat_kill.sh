@@ -2,9 +2,10 @@
 # Kills or stops a rank in a collective. Every survivor must name the rank and exit with code 5 by itself.
 # mpirun detects a death as well. It may be first to send SIGTERM, which requests a run to stop; its SIGKILL follows a second
 # later.
-#   comm_heartbeat_kill.sh MPIRUN PROGRAM RANKS VICTIM kill|stop
+#   comm_heartbeat_kill.sh MPIRUN PROGRAM RANKS VICTIM kill|stop [RANKS_PER_NODE]
 set -euo pipefail
 mpirun=$1 program=$2 ranks=$3 victim=$4 how=$5
+if [ $# -gt 5 ]; then export TRIREME_TEST_NODE_RANKS=$6; fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 timeout 60 "$mpirun" --oversubscribe --bind-to none -n "$ranks" "$program" "$victim" "$how" "$folder" >"$folder/log" 2>&1 &

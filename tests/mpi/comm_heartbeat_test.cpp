@@ -82,6 +82,18 @@ void note(const std::string& folder, const std::string& what, const std::string&
   std::ofstream(folder + "/" + what + "." + std::to_string(g_launch->rank)) << text;
 }
 
+/// Returns the launch as if each node had TRIREME_TEST_NODE_RANKS ranks, if this is set.
+comm::LaunchInfo launch_with_nodes() {
+  comm::LaunchInfo launch = *g_launch;
+  const char* const text = std::getenv("TRIREME_TEST_NODE_RANKS");
+  if (text == nullptr) return launch;
+  const int ranks = std::stoi(text);
+  launch.node = launch.rank / ranks;
+  launch.local_rank = launch.rank % ranks;
+  launch.num_nodes = (launch.size + ranks - 1) / ranks;
+  return launch;
+}
+
 int victim_run(int victim, const std::string& signal, const std::string& folder) {
   std::signal(SIGTERM, [](int) {});  // a real run would stop at its next step
   const auto world = comm::make_world("mpi", *g_launch);
@@ -93,7 +105,7 @@ int victim_run(int victim, const std::string& signal, const std::string& folder)
          formatted("{} {} {} {}", loss.rank, loss.exit_code, loss.pid, loss.reason));
     _exit(loss.exit_code);
   };
-  const comm::Heartbeat heartbeat(*world, *g_launch, nullptr, options);
+  const comm::Heartbeat heartbeat(*world, launch_with_nodes(), nullptr, options);
   world->barrier();
   if (world->rank() == victim) {
     note(folder, "victim", std::to_string(getpid()));

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
@@ -26,11 +27,14 @@ using heartbeat::Failure;
 using heartbeat::Goodbye;
 using heartbeat::HeartbeatMessage;
 using heartbeat::Lost;
+using heartbeat::Member;
 using heartbeat::name_of;
 using heartbeat::Peer;
+using heartbeat::Relayed;
 using heartbeat::Status;
 
-constexpr double kGoodbye_s = 1.0;  // longest wait for the other side when this rank exits
+constexpr double kTogether_s = 0.01;  // messages within this time are handled together
+constexpr double kGoodbye_s = 1.0;    // longest wait for the other side when this rank exits
 
 PeerLoss loss_of(int rank, const std::string& host, int pid, const Failure& failure) {
   return {rank,
@@ -48,8 +52,8 @@ void leave_at_once(const PeerLoss& loss) {
 
 }  // namespace
 
-/// The heartbeat of one rank. Rank 0 is connected to all other ranks; each other rank is connected
-/// to rank 0 only.
+/// The heartbeat of one rank in the tree of connections (heartbeat_peer.hpp). The leader of a node
+/// passes messages between rank 0 and the other ranks of its node.
 class Heartbeat::Monitor {
  public:
   Monitor(Communicator& world, const LaunchInfo& launch, std::shared_ptr<Activity> activity,
@@ -62,7 +66,8 @@ class Heartbeat::Monitor {
         wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         stall_(options_.hang) {
     if (!options_.on_loss) options_.on_loss = leave_at_once;
-    heartbeat::connect_all(world, launch, options_.connect_s, peers_);
+    const int parent = heartbeat::connect_all(world, launch, options_.connect_s, peers_);
+    if (parent >= 0) parent_ = static_cast<std::size_t>(parent);
     thread_ = std::jthread([this] { run(); });
   }
 
@@ -109,26 +114,43 @@ class Heartbeat::Monitor {
     pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals are for the main thread
     report();
     while (!finished_) {
-      wait_for_news();
-      for (std::size_t r = 0; r < peers_.size() && !finished_; ++r) read(r);
+      for (const std::size_t r : wait_for_news()) {
+        if (!finished_) read(r);
+      }
       if (!finished_) handle_requests();
-      if (!finished_ && since_report_.seconds() >= options_.interval_s) report();
+      if (!finished_ && since_report_.seconds() >= options_.interval_s) {
+        check_silence();
+        if (!finished_) report();
+      }
     }
     const std::lock_guard lock(mutex_);
     over_ = true;
     changed_.notify_all();
   }
 
-  void wait_for_news() {
+  /// Waits for messages, but not beyond the next report. The costs of a call grow with the number
+  /// of connections, so there are at most 100 calls per second. Returns the ranks that can be read.
+  std::vector<std::size_t> wait_for_news() {
+    const double pause_s = kTogether_s - since_news_.seconds();
+    if (pause_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(pause_s));
     std::vector<pollfd> wait{{wake_.get(), POLLIN, 0}};
-    for (const auto& peer : peers_) {
-      if (!peer.connection) continue;
-      const int write = peer.connection->wants_write() ? POLLOUT : 0;
-      wait.push_back({peer.connection->fd(), static_cast<short>(POLLIN | write), 0});
+    std::vector<std::size_t> ranks;
+    for (std::size_t r = 0; r < peers_.size(); ++r) {
+      const auto& connection = peers_[r].connection;
+      if (!connection) continue;
+      const int write = connection->wants_write() ? POLLOUT : 0;
+      wait.push_back({connection->fd(), static_cast<short>(POLLIN | write), 0});
+      ranks.push_back(r);
     }
-    ::poll(wait.data(), wait.size(), static_cast<int>(options_.interval_s * 1000));
+    const double rest_s = std::max(0.0, options_.interval_s - since_report_.seconds());
+    ::poll(wait.data(), wait.size(), static_cast<int>(std::ceil(rest_s * 1000)));
+    since_news_.restart();
     std::uint64_t count = 0;
-    if (::read(wake_.get(), &count, sizeof count) < 0) return;  // no wake-up call
+    if (::read(wake_.get(), &count, sizeof count) < 0) count = 0;  // no wake-up call
+    std::vector<std::size_t> ready;
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+      if (wait[i + 1].revents != 0) ready.push_back(ranks[i]);
+    return ready;
   }
 
   void read(std::size_t r) {
@@ -145,28 +167,46 @@ class Heartbeat::Monitor {
     if (!open) {
       lost({static_cast<int>(r), peer.host, peer.pid, exit_code(ErrorKind::comm),
             "its connection closed unexpectedly"});
-    } else if (peer.heard.seconds() > options_.silence_s) {
+    }
+  }
+
+  void check_silence() {
+    for (std::size_t r = 0; r < peers_.size() && !finished_; ++r) {
+      Peer& peer = peers_[r];
+      if (!peer.connection || peer.heard.seconds() <= options_.silence_s) continue;
       lost({static_cast<int>(r), peer.host, peer.pid, exit_code(ErrorKind::comm),
             formatted("silent for {} s: its process or its node has stopped", options_.silence_s),
             /*hung=*/true});
     }
   }
 
+  /// Returns the state of a rank that another rank has named; null for a rank that does not exist.
+  [[nodiscard]] Peer* named(int rank) {
+    return rank >= 0 && static_cast<std::size_t>(rank) < peers_.size()
+               ? &peers_[static_cast<std::size_t>(rank)]
+               : nullptr;
+  }
+
   void handle(std::size_t r, const HeartbeatMessage& message) {
     Peer& peer = peers_[r];
     if (const auto* status = std::get_if<Status>(&message)) {
       peer.now = status->now;
+    } else if (const auto* of_other = std::get_if<Relayed>(&message)) {
+      if (Peer* const other = named(of_other->rank)) other->now = of_other->now;
+    } else if (const auto* member = std::get_if<Member>(&message)) {
+      if (Peer* const other = named(member->rank)) {
+        other->host = member->host;
+        other->pid = member->pid;
+      }
     } else if (const auto* failure = std::get_if<Failure>(&message)) {
       lost(loss_of(static_cast<int>(r), peer.host, peer.pid, *failure));
     } else if (const auto* relayed = std::get_if<Lost>(&message)) {
       lost(relayed->loss);
     } else if (std::holds_alternative<Goodbye>(message)) {
-      if (rank_ != 0) {  // rank 0 has left, so no rank detects failures any more
-        peer.connection->send(Goodbye{});
-        peer.connection->flush();
-        finished_ = true;
-      }
+      const bool ends = r == parent_;  // no rank detects failures of this rank any more
+      if (ends) send_to_all(Goodbye{});
       peer.connection.reset();
+      if (ends) leave();
     }
   }
 
@@ -183,7 +223,7 @@ class Heartbeat::Monitor {
 
   void lost(const PeerLoss& loss) {
     finished_ = true;
-    if (rank_ == 0) send_to_all(Lost{loss});
+    if (is_hub()) send_to_all(Lost{loss});
     if (rank_ == 0 || loss.rank == 0)
       log::error(
           formatted("{} is gone: {}", name_of(loss.rank, loss.hostname, loss.pid), loss.reason));
@@ -201,8 +241,8 @@ class Heartbeat::Monitor {
     const bool stopping = stopping_;
     lock.unlock();
     if (failure) {
-      if (rank_ == 0) {
-        send_to_all(Lost{loss_of(0, host_, ::getpid(), *failure)});
+      if (is_hub()) {
+        send_to_all(Lost{loss_of(rank_, host_, ::getpid(), *failure)});
       } else {
         send_to_all(*failure);
       }
@@ -235,16 +275,34 @@ class Heartbeat::Monitor {
   void report() {
     since_report_.restart();
     const ActivitySnapshot now = activity_->snapshot();
-    const HeartbeatMessage status =
-        rank_ == 0 ? HeartbeatMessage(Alive{}) : HeartbeatMessage(Status{now});
-    for (auto& peer : peers_) {
-      if (!peer.connection) continue;
-      peer.connection->send(status);
-      peer.connection->flush();  // read() finds a broken connection
+    for (std::size_t r = 0; r < peers_.size(); ++r) {
+      auto& connection = peers_[r].connection;
+      if (!connection) continue;
+      if (r == parent_) {
+        send_activities(*connection, now);
+      } else {
+        connection->send(Alive{});
+      }
+      connection->flush();  // read() finds a broken connection
     }
     if (rank_ != 0) return;
     peers_[0].now = now;
     look_for_stall();
+  }
+
+  /// Sends the activities of this rank and of the ranks that are connected to it.
+  void send_activities(heartbeat::Connection& parent, const ActivitySnapshot& now) {
+    parent.send(Status{now});
+    for (std::size_t r = 0; r < peers_.size(); ++r)
+      if (r != parent_ && peers_[r].connection)
+        parent.send(Relayed{static_cast<int>(r), peers_[r].now});
+  }
+
+  /// Returns true if other ranks are connected to this rank.
+  [[nodiscard]] bool is_hub() const {
+    for (std::size_t r = 0; r < peers_.size(); ++r)
+      if (r != parent_ && peers_[r].connection) return true;
+    return false;
   }
 
   void look_for_stall() {
@@ -277,9 +335,11 @@ class Heartbeat::Monitor {
   const std::shared_ptr<Activity> activity_;
   HeartbeatOptions options_;
   std::vector<Peer> peers_;
+  std::optional<std::size_t> parent_;  // rank 0 or the leader of the node; none on rank 0
   heartbeat::Socket wake_;
   bool finished_ = false;  // used by the thread only, like the timers below
   Timer since_report_;
+  Timer since_news_;
   RunningTimer since_start_;
   StallWatch stall_;
   bool timeout_reported_ = false;

@@ -35,15 +35,18 @@ struct HeartbeatOptions {
 
 /// Informs every rank at once when another rank dies. MPI does not detect a killed peer.
 ///
-/// Every rank has one TCP connection to rank 0 and one small thread. If a connection ends without a
-/// Goodbye message, the rank is dead: the kernel closes the connection when the process dies, and
-/// keepalive probes detect a lost node. Rank 0 informs all ranks. The thread also sends the
-/// Activity of each rank. If no rank makes progress for the time of the HangRule, rank 0 reports
-/// which rank is behind the others, and all ranks treat this rank as lost.
+/// Every rank has one TCP connection and one small thread. The lowest rank of each node connects to
+/// rank 0, and the other ranks of the node connect to this leader, so rank 0 has one connection for
+/// each other node. If a connection ends without a Goodbye message, the rank is dead: the kernel
+/// closes the connection when the process dies, and keepalive probes detect a lost node. Rank 0 and
+/// the leaders inform all ranks. The thread also sends the Activity of each rank. If no rank makes
+/// progress for the time of the HangRule, rank 0 reports which rank is behind the others, and all
+/// ranks treat this rank as lost. If a leader leaves with a Goodbye message, the heartbeats of its
+/// node end, too.
 ///
-/// The constructor is collective over `world`: it broadcasts the addresses of rank 0 and a random
-/// 128-bit cookie, which every rank must send when it connects. With one rank, the object does
-/// nothing. Throws Error(comm) if a rank cannot connect in time.
+/// The constructor is collective over `world`: it broadcasts the addresses of rank 0 and of leaders,
+/// and random 128-bit cookies, which every rank must send when it connects. With one rank, the
+/// object does nothing. Throws Error(comm) if a rank cannot connect in time.
 class Heartbeat {
  public:
   Heartbeat(Communicator& world, const LaunchInfo& launch, std::shared_ptr<Activity> activity,

@@ -12,7 +12,7 @@
 /// version may change the wire format. Each message lists its fields once, for both directions.
 namespace trireme::comm::heartbeat {
 
-/// First message of a connection, to rank 0.
+/// First message of a connection, to rank 0 or to the leader of the node.
 struct Hello {
   static constexpr char kLetter = 'H';
   std::string cookie;
@@ -29,7 +29,7 @@ struct Hello {
   }
 };
 
-/// Answer of rank 0 to Hello.
+/// Answer to Hello.
 struct Welcome {
   static constexpr char kLetter = 'W';
   std::string cookie;
@@ -44,27 +44,61 @@ struct Welcome {
   }
 };
 
-/// Current activity of a rank, to rank 0.
+/// A rank of the leader's node, from the leader to rank 0.
+struct Member {
+  static constexpr char kLetter = 'M';
+  int rank = 0;
+  std::string host;
+  int pid = 0;
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit(self.rank);
+    visit(self.host);
+    visit(self.pid);
+  }
+};
+
+/// Calls `visit` with each field of an activity.
+template <class Snapshot, class Visit>
+void visit_activity(Snapshot& now, Visit&& visit) {
+  visit(now.step);
+  visit(now.operations);
+  visit(now.group);
+  visit(now.operation);
+  visit(now.tag);
+  visit(now.sequence);
+  visit(now.phase);
+  visit(now.complete);
+  visit(now.waiting);
+  visit(now.timed_out);
+}
+
+/// Current activity of the sending rank, to rank 0 or to the leader of its node.
 struct Status {
   static constexpr char kLetter = 'S';
   ActivitySnapshot now;
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
-    visit(self.now.step);
-    visit(self.now.operations);
-    visit(self.now.group);
-    visit(self.now.operation);
-    visit(self.now.tag);
-    visit(self.now.sequence);
-    visit(self.now.phase);
-    visit(self.now.complete);
-    visit(self.now.waiting);
-    visit(self.now.timed_out);
+    visit_activity(self.now, visit);
   }
 };
 
-/// Periodic message of rank 0 that shows that rank 0 is alive.
+/// Newest activity of another rank of the node, from the leader to rank 0.
+struct Relayed {
+  static constexpr char kLetter = 'R';
+  int rank = 0;
+  ActivitySnapshot now;
+
+  template <class Self, class Visit>
+  static void fields(Self& self, Visit&& visit) {
+    visit(self.rank);
+    visit_activity(self.now, visit);
+  }
+};
+
+/// Periodic message of rank 0 and of leaders that shows that the sender is alive.
 struct Alive {
   static constexpr char kLetter = 'A';
 
@@ -72,7 +106,7 @@ struct Alive {
   static void fields(Self&, Visit&&) {}
 };
 
-/// Report of a lost rank, from rank 0 to all.
+/// Report of a lost rank: from rank 0 to all, and from a leader to rank 0 and to its node.
 struct Lost {
   static constexpr char kLetter = 'L';
   PeerLoss loss;
@@ -108,7 +142,8 @@ struct Goodbye {
   static void fields(Self&, Visit&&) {}
 };
 
-using HeartbeatMessage = std::variant<Hello, Welcome, Status, Alive, Lost, Failure, Goodbye>;
+using HeartbeatMessage =
+    std::variant<Hello, Welcome, Member, Status, Relayed, Alive, Lost, Failure, Goodbye>;
 
 /// Returns the bytes of a message. Texts are cut at kMaxText bytes.
 std::string encode(const HeartbeatMessage& message);

@@ -47,7 +47,9 @@ const comm::ActivitySnapshot kActivity{
 const std::vector<HeartbeatMessage> kMessages{
     Hello{"c00c1e", 3, "n2", kInt},
     Welcome{"c00c1e", "n1", 17},
+    Member{5, "n3", 99},
     Status{kActivity},
+    Relayed{6, kActivity},
     Alive{},
     Lost{{2, "n1", 4, 6, std::string(1, '\0') + "a reason", true}},
     Failure{-6, "loss is\nnot finite"},
@@ -65,11 +67,25 @@ auto values(const Welcome& m) {
   return std::tie(cookie, host, pid);
 }
 
-auto values(const Status& m) {
+auto values(const Member& m) {
+  const auto& [rank, host, pid] = m;
+  return std::tie(rank, host, pid);
+}
+
+auto values(const comm::ActivitySnapshot& now) {
   const auto& [step, operations, group, operation, tag, sequence, phase, complete, waiting,
-               timed_out] = m.now;
+               timed_out] = now;
   return std::tie(step, operations, group, operation, tag, sequence, phase, complete, waiting,
                   timed_out);
+}
+
+auto values(const Status& m) {
+  return values(m.now);
+}
+
+auto values(const Relayed& m) {
+  const auto& [rank, now] = m;
+  return std::tuple_cat(std::tie(rank), values(now));
 }
 
 auto values(const Lost& m) {
