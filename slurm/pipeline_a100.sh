@@ -32,31 +32,9 @@ data=${given[output]}/data runs=${given[output]}/runs logs=${given[output]}/logs
 [[ ! -e $exported ]] || { printf 'error: %s exists already, so the last stage would fail. Move it away\n' "$exported" >&2; exit 2; }
 [[ ${DRY_RUN:-0} == 1 ]] || mkdir -p "$logs"
 
-# Submit all stages or none: if Slurm refuses a stage, cancel the accepted ones, which would be in the way of the next pipeline.
 declare -A job
-withdraw() {
-  local rc=$?
-  if ((rc != 0 && ${#job[@]} > 0)); then
-    printf 'error: Slurm refused a stage; the other stages are cancelled: %s\n' "${job[*]}" >&2
-    scancel "${job[@]}"
-  fi
-  exit "$rc"
-}
-
-# submit NAME AFTER SCRIPT ARGUMENT...: submits one stage and stores its id in job[NAME]. AFTER: ids joined by colons, or "".
-submit() {
-  local command=(sbatch --parsable "--job-name=$1" --nodes=1 "--output=$logs/%x-%j.out" --kill-on-invalid-dep=yes) id
-  [[ -z $2 ]] || command+=("--dependency=afterok:$2")
-  command+=("$here/$3" "${@:4}")
-  if [[ ${DRY_RUN:-0} == 1 ]]; then
-    id="<$1>"
-    printf '%q ' "${command[@]}" >&2
-    printf '\n' >&2
-  else
-    id=$("${command[@]}")
-  fi
-  job[$1]=$id
-}
+# shellcheck source=slurm/lib/chain.sh
+source "$here/lib/chain.sh"
 
 pack() { # pack NAME KIND SEQ_LEN
   local template=()

@@ -174,6 +174,27 @@ a_chain_is_submitted_from_any_folder() {
   expect_equal "the directory of the jobs' outputs" yes "$([[ -d $work/elsewhere/out/logs ]] && printf yes || printf no)"
 }
 
+a_chain_leads_to_the_report_card() {
+  local calls line
+  chain out >"$work/out"
+  rm -f "$work/calls"
+  (
+    slurm=$PWD/slurm
+    cd "$work/elsewhere"
+    CALLS=$work/calls PATH=$work/path:$PATH "$slurm/nanochat_h100.sh" --texts in/a.jsonl --valid in/a.jsonl --chats in/a.jsonl --output nano \
+      --depth 12 --core in/core -- --train.steps 2 >"$work/out"
+  )
+  mapfile -t calls <"$work/calls"
+  expect_equal "jobs of nanochat" 7 "${#calls[@]}"
+  expect_match "the base model" "--dependency=afterok:2:3 $PWD/slurm/pretrain_h100.sbatch .*--data nano/data/texts .*--model.depth 12 .*--train.steps 2\$" "${calls[4]}"
+  expect_match "the chat model" "--dependency=afterok:5:4 .*sft_a100.sbatch --run nano/runs/chat --init nano/runs/base --data nano/data/chats\$" "${calls[5]}"
+  expect_match "the card" "--dependency=afterok:6 .*card.sbatch --checkpoint nano/runs/chat --data nano/data/valid .*--core in/core\$" "${calls[6]}"
+  line=$(DRY_RUN=1 slurm/card.sbatch --checkpoint c --data d --question 'a b')
+  expect_match "the evaluation on all ranks" '^srun .*/trireme eval --data d --checkpoint c --device auto --json ' "$(sed -n 1p <<<"$line")"
+  expect_match "the question on one rank" ' --ntasks=1 .*/trireme generate --chat --prompt a\\ b .*--json ' "$(sed -n 2p <<<"$line")"
+  expect_match "the report" '/trireme report c --output c/report.html' "$(sed -n 3p <<<"$line")"
+}
+
 a_chain_refused_in_part_is_withdrawn() {
   local rc=0
   REFUSE=6 chain refused >"$work/out" 2>&1 || rc=$?
@@ -377,6 +398,7 @@ a_server_says_how_to_reach_it
 a_job_finds_its_checkout
 job_scripts_share_their_opening
 a_chain_is_submitted_from_any_folder
+a_chain_leads_to_the_report_card
 a_chain_refused_in_part_is_withdrawn
 run_folder_is_read_from_the_arguments
 finish
