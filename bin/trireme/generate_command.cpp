@@ -56,7 +56,7 @@ struct GenerateSettings {
   }
 
   generate::ModelOptions model;
-  std::int64_t tensor_ranks = 1;
+  generate::ModelLayout layout;
   std::vector<std::string> prompt;
   std::string prompts_file;
   bool chat = false;
@@ -233,17 +233,17 @@ int run(const GenerateSettings& settings, comm::Launch& launch) {
   const comm::Heartbeat heartbeat(world, launch.info(), std::make_shared<comm::Activity>());
   std::vector<generate::Prompt> prompts;
   comm::all_or_none(world, [&] {
-    generate::check_tensor_ranks(settings.tensor_ranks, settings.model, world.size());
+    generate::check_layout(settings.layout, settings.model, world.size());
     if (world.rank() != 0) return;  // only rank 0 has the standard input
     check(settings);
     prompts = prompts_of(settings);
     check_chat_template(settings, prompts);
   });
   const generate::ModelPart part = generate::load_on_ranks(
-      settings.model, {world, launch.info().local_rank, launch.info().local_size});
+      settings.model, settings.layout, {world, launch.info().local_rank, launch.info().local_size});
   const auto& model = part.model;
-  if (world.rank() != 0) return generate::follow(*model->transformer, world);
-  generate::ModelRanks ranks(world);
+  if (world.rank() != 0) return generate::follow(*model->transformer, world, part.pipeline);
+  generate::ModelRanks ranks(world, part.pipeline, part.stage_layers);
   return ranks.lead(
       [&] { return answer(settings, prompts, *model, world.size() > 1 ? &ranks : nullptr); });
 }
@@ -256,7 +256,7 @@ void add_generate_command(config::CommandLine& line, comm::Launch& launch) {
       line.command("generate", "continue texts or answer chats with a trained model");
   add_model_options(command, settings->model);
   add_weights_option(command, settings->model);
-  add_tensor_ranks_option(command, settings->tensor_ranks);
+  add_layout_options(command, settings->layout);
   add_chat_template_option(command, settings->model)
       .option("--prompt", &settings->prompt, "TEXT",
               "text to continue, may contain special tokens; -: standard input without its last "
@@ -294,6 +294,9 @@ void add_generate_command(config::CommandLine& line, comm::Launch& launch) {
       .example("trireme generate --checkpoint hf/model --prompts prompts.jsonl --batch 16 --json")
       .example(
           "mpirun -n 2 trireme generate --checkpoint runs/sft --parallel.tp 2 --chat --prompt Hi")
+      .example(
+          "mpirun -n 4 trireme generate --checkpoint hf/model --parallel.tp 2 --parallel.pp 2 "
+          "--prompt Hi")
       .ranks(config::Ranks::all)
       .run([settings, &launch] { return run(*settings, launch); });
 }

@@ -22,9 +22,12 @@ config::Command& add_weights_option(config::Command& command, generate::ModelOpt
                         "storage of the matrices of linear layers: as --precision, or int8 (CPU)");
 }
 
-config::Command& add_tensor_ranks_option(config::Command& command, std::int64_t& tensor_ranks) {
-  return command.option("--parallel.tp", &tensor_ranks, "N",
-                        "ranks that hold the model together (tensor parallelism), on CPUs");
+config::Command& add_layout_options(config::Command& command, generate::ModelLayout& layout) {
+  return command
+      .option("--parallel.tp", &layout.tp, "N",
+              "ranks that divide each layer of the model (tensor parallelism), on CPUs")
+      .option("--parallel.pp", &layout.pp, "N",
+              "ranks that divide the layers of the model (pipeline parallelism), on CPUs");
 }
 
 config::Command& add_chat_template_option(config::Command& command,

@@ -1,6 +1,6 @@
 #pragma once
 #include "config/command_line.hpp"
-#include "generate/load/load_model.hpp"
+#include "generate/load/load_on_ranks.hpp"
 #include "generate/request.hpp"
 
 namespace trireme {
@@ -13,8 +13,8 @@ config::Command& add_model_options(config::Command& command, generate::ModelOpti
 /// Declares --weights; `options` must outlive the command.
 config::Command& add_weights_option(config::Command& command, generate::ModelOptions& options);
 
-/// Declares --parallel.tp; `tensor_ranks` must outlive the command.
-config::Command& add_tensor_ranks_option(config::Command& command, std::int64_t& tensor_ranks);
+/// Declares --parallel.tp and --parallel.pp; `layout` must outlive the command.
+config::Command& add_layout_options(config::Command& command, generate::ModelLayout& layout);
 
 /// Declares --chat-template; `options` must outlive the command.
 config::Command& add_chat_template_option(config::Command& command,

@@ -29,7 +29,7 @@ void add_serve_command(config::CommandLine& line, comm::Launch& launch) {
       line.command("serve", "serve a model over HTTP with OpenAI's API and a web page");
   add_model_options(command, options->model);
   add_weights_option(command, options->model);
-  add_tensor_ranks_option(command, options->tensor_ranks);
+  add_layout_options(command, options->layout);
   add_chat_template_option(command, options->model)
       .option("--host", &options->host, "ADDRESS",
               "address to listen on; an address other than loopback needs a token")
@@ -57,6 +57,7 @@ void add_serve_command(config::CommandLine& line, comm::Launch& launch) {
       .example(
           "trireme serve --checkpoint hf/model --host 0.0.0.0 --port 8000 --token-file token.txt")
       .example("mpirun -n 2 trireme serve --checkpoint runs/sft --parallel.tp 2")
+      .example("mpirun -n 4 trireme serve --checkpoint hf/model --parallel.tp 2 --parallel.pp 2")
       .ranks(config::Ranks::all)
       .run([options, &launch] { return run(*options, launch); });
 }

@@ -3,8 +3,9 @@
 
 #include "checkpoint/hf/hf_family.hpp"
 
-/// Gemma 2, and Gemma 3 (text). The file stores the weights of norms minus 1. In Gemma 3, layers
-/// with a window have rotary frequencies of their own. Gemma 2 has soft-caps and no QK norm.
+/// Gemma, Gemma 2 and Gemma 3 (text). The file stores the weights of norms minus 1. In Gemma 3, layers
+/// with a window have rotary frequencies of their own. Gemma 2 has soft-caps and no QK norm. Gemma has neither of them, no
+/// norms of outputs and no window.
 namespace trireme::checkpoint {
 namespace {
 
@@ -38,6 +39,22 @@ void read_gemma(const Json& config, HfReader& reader, std::int64_t pattern,
   for (std::int64_t layer = 0; layer < model.num_layers; ++layer)
     windows.push_back(pattern == 0 || (layer + 1) % pattern != 0);
   read_layer_windows(config, reader, window, windows, model);
+}
+
+void read_gemma1(const Json& config, HfReader& reader, model::ModelConfig& model) {
+  // The first files have hidden_act = "gelu" and mean its approximation, as transformers does.
+  if (model.activation == "gelu") model.activation = "gelu_tanh";
+  reader.mark("hidden_activation");  // the key of later files, with null or the same function
+  const Json later = config.value("hidden_activation", Json());
+  if (!later.is_null() && later != "gelu_pytorch_tanh")
+    reader.problem("hidden_activation",
+                   formatted(" = {}, must be \"gelu_pytorch_tanh\" or null", later.dump()));
+  model.embedding_scale = std::sqrt(static_cast<double>(model.hidden_size));
+  read_attention_bias(reader, model);
+}
+
+void write_gemma1(const model::ModelConfig& model, Json& json) {
+  json["attention_bias"] = model.qkv_bias;
 }
 
 void read_gemma2(const Json& config, HfReader& reader, model::ModelConfig& model) {
@@ -93,6 +110,21 @@ std::vector<RenamedPart> norm_names() {
 }
 
 }  // namespace
+
+const Family& gemma_family() {
+  static const Family family{.model_type = "gemma",
+                             .architecture = "GemmaForCausalLM",
+                             .defaults = {.num_kv_heads = 16,
+                                          .head_dim = 256,
+                                          .max_positions = 8192,
+                                          .tie_embeddings = true,
+                                          .activation = "gelu_pytorch_tanh"},
+                             .keys = {"attention_bias"},
+                             .norm_offset = 1,
+                             .read = read_gemma1,
+                             .write = write_gemma1};
+  return family;
+}
 
 const Family& gemma2_family() {
   static const Family family{.model_type = "gemma2",

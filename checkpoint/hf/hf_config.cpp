@@ -48,10 +48,11 @@ std::string hf_activation(const std::string& name, const Family& family) {
 constexpr std::int64_t kMostLayers = 10'000;
 
 /// Keys of any architecture that change the computation. A family supports those that it lists.
-constexpr std::array<const char*, 36> kComputationKeys{{"attention_bias",
+constexpr std::array<const char*, 37> kComputationKeys{{"attention_bias",
                                                         "mlp_bias",
                                                         "use_bias",
                                                         "qkv_bias",
+                                                        "use_qkv_bias",
                                                         "lm_head_bias",
                                                         "use_sliding_window",
                                                         "sliding_window",

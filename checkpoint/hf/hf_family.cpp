@@ -10,11 +10,11 @@
 namespace trireme::checkpoint {
 
 std::span<const Family* const> hf_families() {
-  static const std::array<const Family*, 13> families{
-      &qwen3_family(),   &qwen3_moe_family(), &llama_family(),   &mistral_family(),
-      &qwen2_family(),   &mixtral_family(),   &smollm3_family(), &phi3_family(),
-      &gemma3_family(),  &gemma2_family(),    &olmo2_family(),   &gpt2_family(),
-      &gpt_neox_family()};
+  static const std::array<const Family*, 16> families{
+      &qwen3_family(),    &qwen3_moe_family(), &llama_family(),      &mistral_family(),
+      &qwen2_family(),    &mixtral_family(),   &smollm3_family(),    &phi3_family(),
+      &gemma3_family(),   &gemma2_family(),    &olmo2_family(),      &gpt2_family(),
+      &gpt_neox_family(), &gemma_family(),     &starcoder2_family(), &stablelm_family()};
   return families;
 }
 

@@ -74,11 +74,14 @@ const Family& smollm3_family();
 const Family& mistral_family();
 const Family& mixtral_family();
 const Family& phi3_family();
+const Family& gemma_family();
 const Family& gemma2_family();
 const Family& gemma3_family();
 const Family& olmo2_family();
 const Family& gpt2_family();
 const Family& gpt_neox_family();
+const Family& starcoder2_family();
+const Family& stablelm_family();
 
 /// Returns all families. If several families fit a model, the first one is the default.
 std::span<const Family* const> hf_families();

@@ -45,9 +45,9 @@ struct GenerationEngine::Impl {
       : model(the_model),
         ranks(the_ranks),
         tokenizer(the_tokenizer),
-        config(resolved(wanted, the_model)),
+        config(resolved(wanted, the_model, split())),
         unused(unused_ids(the_tokenizer, the_model.config().vocab_size)),
-        schedule(config, num_kv_blocks(config, model)),
+        schedule(config, num_kv_blocks(config, model, split())),
         cache(device::with_torch_errors([&] {
           const std::int64_t blocks = schedule.counters().kv_blocks_total;
           if (ranks != nullptr) ranks->make_cache(blocks);
@@ -78,6 +78,10 @@ struct GenerationEngine::Impl {
   RequestId last_id = 0;
   std::int64_t present = 0;  // requests that have not finished
   EngineCounters counters;   // after the last step
+
+  [[nodiscard]] ModelSplit split() const {
+    return ranks == nullptr ? ModelSplit{} : ranks->split();
+  }
 
   bool take_arrivals();
   void compute(const std::vector<SequenceRows>& step);
@@ -150,17 +154,19 @@ at::Tensor GenerationEngine::Impl::hidden_of(const std::vector<SequenceRows>& st
       rows.positions.push_back(index);
     }
   }
-  if (ranks != nullptr) ranks->compute_rows(rows);
-  at::Tensor hidden = compute_rows(model, rows, cache);
-  if (ranks != nullptr) ranks->end_step();
+  if (ranks == nullptr) return compute_rows(model, rows, cache, nullptr);
+  ranks->compute_rows(rows);
+  at::Tensor hidden = compute_rows(model, rows, cache, ranks->pipeline());
+  ranks->end_step();
   return hidden;
 }
 
 at::Tensor GenerationEngine::Impl::logits_of(const at::Tensor& hidden, std::int64_t first,
                                              std::int64_t rows) const {
-  if (ranks != nullptr) ranks->logits(first, rows);
-  at::Tensor some = model.logits(hidden.narrow(0, first, rows)).to(at::kCPU);
-  if (ranks != nullptr) ranks->end_step();
+  if (ranks == nullptr) return model.logits(hidden.narrow(0, first, rows)).to(at::kCPU);
+  ranks->logits(first, rows);
+  at::Tensor some = compute_logits(model, hidden, first, rows, ranks->pipeline());
+  ranks->end_step();
   return some;
 }
 

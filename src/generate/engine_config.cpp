@@ -17,11 +17,13 @@ constexpr std::int64_t kMostMib = std::int64_t{1} << 30;
 /// The number of tokens per sequence that the default budget assumes.
 constexpr std::int64_t kUsualText = 2048;
 
-std::int64_t kv_block_bytes(model::Transformer& model) {
+/// Returns the bytes of one block on the rank with the most layers.
+std::int64_t kv_block_bytes(model::Transformer& model, const ModelSplit& split) {
   const model::ModelConfig& c = model.config();
   const std::int64_t key_heads =
       model::local_heads(c, model.tensor().size(), model.tensor().rank()).key.count();
-  return 2 * c.num_layers * key_heads * c.head_dim * KvBlocks::kTokens *
+  const std::int64_t layers = split.layers > 0 ? split.layers : c.num_layers;
+  return 2 * layers * key_heads * c.head_dim * KvBlocks::kTokens *
          static_cast<std::int64_t>(c10::elementSize(model.registry().dtypes().compute));
 }
 
@@ -42,7 +44,7 @@ void check_batch(const char* option, std::int64_t batch) {
     fail(ErrorKind::usage, "{} {}, must be in [1, {}]", option, batch, kMostBatch);
 }
 
-EngineConfig resolved(EngineConfig config, model::Transformer& model) {
+EngineConfig resolved(EngineConfig config, model::Transformer& model, const ModelSplit& split) {
   const std::int64_t longest = model.config().max_seq_len;
   check_batch("--max-batch", config.max_batch);
   if (config.max_context < 0 || config.max_context > longest) {
@@ -55,14 +57,14 @@ EngineConfig resolved(EngineConfig config, model::Transformer& model) {
   }
   const bool chosen = config.max_context > 0;
   if (!chosen) config.max_context = longest;
-  const std::int64_t block = kv_block_bytes(model);
+  const std::int64_t block = kv_block_bytes(model, split);
   const auto mib_of = [&](std::int64_t tokens) {
     return (KvBlocks::needed(tokens) * block + kMib - 1) / kMib;
   };
   if (config.kv_cache_mib == 0) {
     // The ranks of a model may share the memory of one machine.
     const double free_bytes = device::device_memory(model.registry().device()).available /
-                              static_cast<double>(model.tensor().size());
+                              static_cast<double>(split.ranks);
     const auto quarter = static_cast<std::int64_t>(std::min(free_bytes / 4, 1e15)) / kMib;
     const std::int64_t usual = mib_of(config.max_batch * std::min(config.max_context, kUsualText));
     config.kv_cache_mib =
@@ -74,7 +76,7 @@ EngineConfig resolved(EngineConfig config, model::Transformer& model) {
     config.prompt_tokens_while_decoding = gpu ? 256 : 24;
     if (!gpu && config.row_cost_tokens == 0) config.row_cost_tokens = row_cost_tokens(model);
   }
-  const std::int64_t room = num_kv_blocks(config, model) * KvBlocks::kTokens;
+  const std::int64_t room = num_kv_blocks(config, model, split) * KvBlocks::kTokens;
   if (!chosen) config.max_context = std::min(config.max_context, room);
   const std::int64_t longest_text = std::max<std::int64_t>(config.max_context, 1);
   if (room < longest_text) {
@@ -87,8 +89,9 @@ EngineConfig resolved(EngineConfig config, model::Transformer& model) {
   return config;
 }
 
-std::int64_t num_kv_blocks(const EngineConfig& config, model::Transformer& model) {
-  return config.kv_cache_mib * kMib / kv_block_bytes(model);
+std::int64_t num_kv_blocks(const EngineConfig& config, model::Transformer& model,
+                           const ModelSplit& split) {
+  return config.kv_cache_mib * kMib / kv_block_bytes(model, split);
 }
 
 }  // namespace trireme::generate

@@ -30,12 +30,19 @@ struct EngineConfig {
   const char* context_option = "--max-context";  // option that sets max_context, for messages
 };
 
+/// The division of a model over ranks.
+struct ModelSplit {
+  int ranks = 1;
+  std::int64_t layers = 0;  // the largest number of layers on a rank; 0: all layers
+};
+
 /// Replaces all zeros by defaults. The default budget is at most a quarter of the free memory. If a
 /// single sequence needs more, the limit is half of the free memory. Throws Error(usage) if the
 /// budget is too small for one sequence or a value is out of range.
-EngineConfig resolved(EngineConfig config, model::Transformer& model);
+EngineConfig resolved(EngineConfig config, model::Transformer& model, const ModelSplit& split);
 
-std::int64_t num_kv_blocks(const EngineConfig& config, model::Transformer& model);
+std::int64_t num_kv_blocks(const EngineConfig& config, model::Transformer& model,
+                           const ModelSplit& split);
 
 struct EngineCounters {
   std::int64_t running = 0;

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <array>
 #include <chrono>
 #include <thread>
 
@@ -101,10 +102,39 @@ std::vector<std::int64_t> receive(comm::Communicator& world) {
   return message;
 }
 
+enum class Direction { send, receive };
+
+/// Sends or receives a tensor in host memory.
+void exchange_tensor(comm::Communicator& pipeline, int peer, const at::Tensor& tensor,
+                     Direction direction) {
+  const at::Tensor whole = tensor.contiguous();
+  if (whole.nbytes() == 0) return;
+  const std::array message{
+      comm::Message{peer, whole.data_ptr(), static_cast<std::uint64_t>(whole.nbytes())}};
+  comm::Exchange request{.tag = "stage activations"};
+  (direction == Direction::send ? request.sends : request.receives) = message;
+  pipeline.exchange(request)->wait();
+}
+
+/// Sends a tensor of the last stage to rank 0 of the model, which returns it. The last stage
+/// returns `tensor`, and other ranks return an undefined tensor.
+at::Tensor on_first_stage(const model::Transformer& model, comm::Communicator& pipeline,
+                          const at::Tensor& tensor, at::IntArrayRef shape, at::ScalarType dtype) {
+  const bool is_first_of_tensor = model.tensor().rank() == 0;
+  if (model.has_head()) {
+    if (is_first_of_tensor) exchange_tensor(pipeline, 0, tensor, Direction::send);
+    return tensor;
+  }
+  if (pipeline.rank() != 0 || !is_first_of_tensor) return {};
+  at::Tensor received = at::empty(shape, dtype);
+  exchange_tensor(pipeline, pipeline.size() - 1, received, Direction::receive);
+  return received;
+}
+
 }  // namespace
 
 at::Tensor compute_rows(model::Transformer& model, const StepRows& rows,
-                        const model::KvCache& cache) {
+                        const model::KvCache& cache, comm::Communicator* pipeline) {
   const at::Device device = model.registry().device();
   const auto on_device = [&](const std::vector<std::int64_t>& numbers) {
     return at::tensor(numbers, at::kLong).to(device);
@@ -116,7 +146,27 @@ at::Tensor compute_rows(model::Transformer& model, const StepRows& rows,
   pass.kept = on_device(rows.kept);
   for (const ops::AttentionMask& mask : model.attention_masks())
     pass.plans.push_back(ops::plan_paged(rows.texts, device, mask));
-  return model.hidden_cached(pass, cache);
+  if (pipeline == nullptr) return model.hidden_cached(pass, cache);
+  const at::ScalarType dtype = model.registry().dtypes().compute;
+  const std::int64_t width = model.config().hidden_size;
+  const int stage = pipeline->rank();
+  if (stage > 0) {
+    pass.in = at::empty({std::ssize(rows.tokens), width}, dtype);
+    exchange_tensor(*pipeline, stage - 1, pass.in, Direction::receive);
+  }
+  const at::Tensor out = model.hidden_cached(pass, cache);
+  if (!model.has_head()) exchange_tensor(*pipeline, stage + 1, out, Direction::send);
+  return on_first_stage(model, *pipeline, out, {std::ssize(rows.kept), width}, dtype);
+}
+
+at::Tensor compute_logits(model::Transformer& model, const at::Tensor& hidden, std::int64_t first,
+                          std::int64_t rows, comm::Communicator* pipeline) {
+  at::Tensor some;
+  if (model.has_head()) some = model.logits(hidden.narrow(0, first, rows)).to(at::kCPU);
+  if (pipeline == nullptr) return some;
+  const bool is_double = model.registry().dtypes().compute == at::kDouble;
+  return on_first_stage(model, *pipeline, some, {rows, model.config().vocab_size},
+                        is_double ? at::kDouble : at::kFloat);
 }
 
 void ModelRanks::send(std::vector<std::int64_t> message) {
@@ -158,7 +208,7 @@ int ModelRanks::lead(const std::function<int()>& body) {
   return code;
 }
 
-int follow(model::Transformer& model, comm::Communicator& world) {
+int follow(model::Transformer& model, comm::Communicator& world, comm::Communicator* pipeline) {
   model::KvCache cache;
   at::Tensor hidden;
   while (true) {
@@ -170,11 +220,11 @@ int follow(model::Transformer& model, comm::Communicator& world) {
         cache = model.make_cache(reader.number());
         break;
       case kComputeRows:
-        hidden = compute_rows(model, rows_of(reader), cache);
+        hidden = compute_rows(model, rows_of(reader), cache, pipeline);
         break;
       case kLogits: {
         const std::int64_t first = reader.number();
-        (void)model.logits(hidden.narrow(0, first, reader.number()));
+        (void)compute_logits(model, hidden, first, reader.number(), pipeline);
         break;
       }
       default:

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "generate/engine_config.hpp"
 #include "model/kv_cache.hpp"
 #include "ops/paged_attention.hpp"
 
@@ -26,17 +27,31 @@ struct StepRows {
   std::vector<std::int64_t> kept;  // rows to return hidden states of
 };
 
-/// Returns the hidden states of the kept rows.
+/// Returns the hidden states of the kept rows. `pipeline`: the ranks of pp, if a model is divided
+/// into stages; null: this rank has all layers. Collective over tp and `pipeline`. Only the last
+/// stage and the first rank of tp in the first stage return a tensor.
 at::Tensor compute_rows(model::Transformer& model, const StepRows& rows,
-                        const model::KvCache& cache);
+                        const model::KvCache& cache, comm::Communicator* pipeline);
 
-/// The ranks that compute one model together (tensor parallelism), as rank 0 sees them. Rank 0 has
-/// the engine: it schedules and samples. Before each computation, rank 0 sends its input to the
-/// other ranks, which run follow(). All functions are collective with follow().
+/// Returns the logits of rows [first, first + rows) of `hidden`, the result of compute_rows(), on
+/// the ranks that compute_rows() returns a tensor on. Collective like compute_rows().
+at::Tensor compute_logits(model::Transformer& model, const at::Tensor& hidden, std::int64_t first,
+                          std::int64_t rows, comm::Communicator* pipeline);
+
+/// The ranks that compute one model together (tensor and pipeline parallelism), as rank 0 sees
+/// them. Rank 0 has the engine: it schedules and samples. Before each computation, rank 0 sends its
+/// input to the other ranks, which run follow(). All functions are collective with follow().
 class ModelRanks {
  public:
-  /// `world` must outlive this object.
-  explicit ModelRanks(comm::Communicator& world) : world_(world) {}
+  /// `world` and `pipeline` must outlive this object. `pipeline`: as in compute_rows();
+  /// `stage_layers`: the largest number of layers of a stage, 0 without stages.
+  explicit ModelRanks(comm::Communicator& world, comm::Communicator* pipeline = nullptr,
+                      std::int64_t stage_layers = 0)
+      : world_(world), pipeline_(pipeline), stage_layers_(stage_layers) {}
+
+  [[nodiscard]] comm::Communicator* pipeline() const { return pipeline_; }
+
+  [[nodiscard]] ModelSplit split() const { return {world_.size(), stage_layers_}; }
 
   /// Makes the other ranks allocate a KV cache.
   void make_cache(std::int64_t num_blocks);
@@ -57,11 +72,14 @@ class ModelRanks {
   void send(std::vector<std::int64_t> message);
 
   comm::Communicator& world_;
+  comm::Communicator* pipeline_;
+  std::int64_t stage_layers_;
   bool is_computing_ = false;
 };
 
 /// Computes what rank 0 sends until rank 0 ends. Returns the exit code of rank 0. While there is
-/// nothing to compute, the rank sleeps most of the time.
-int follow(model::Transformer& model, comm::Communicator& world);
+/// nothing to compute, the rank sleeps most of the time. `pipeline`: as in compute_rows().
+int follow(model::Transformer& model, comm::Communicator& world,
+           comm::Communicator* pipeline = nullptr);
 
 }  // namespace trireme::generate

@@ -138,11 +138,12 @@ KvCache Transformer::make_cache(std::int64_t num_blocks) const {
 }
 
 at::Tensor Transformer::hidden_cached(const CachedStep& step, const KvCache& cache) const {
-  TRIREME_ASSERT(stages_.size() == 1 && has_head());
+  TRIREME_ASSERT(stages_.size() == 1);
+  const StageRange& stage = stages_.front();
   const at::NoGradGuard no_grad;
   parallel::UnitWeights::Walk around = begin_forward(0);
-  at::Tensor x;
-  {
+  at::Tensor x = step.in;
+  if (stage.has_embedding) {
     const parallel::UnitUse use(registry_.weights(), embedding_unit_);
     std::vector<at::Tensor> previous;
     if (embedding_output_->smears()) previous = {looked_up(step.previous)};
@@ -152,12 +153,17 @@ at::Tensor Transformer::hidden_cached(const CachedStep& step, const KvCache& cac
   ResidualSources sources(context_.config);
   sources.put(kEmbeddingSource, x);
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    const auto layer = static_cast<std::int64_t>(i);
+    const std::int64_t layer = stage.first_layer + static_cast<std::int64_t>(i);
     const parallel::UnitUse use(registry_.weights(), block_units_[i]);
-    const bool last = i + 1 == blocks_.size();  // no later layer reads the other rows
+    // After the last layer, nothing reads the other rows.
+    const bool last = layer + 1 == context_.config.num_layers;
     x = blocks_[i]->forward_cached(step, x, sources.of(layer), cache.layers[i],
                                    last ? step.kept : at::Tensor());
     sources.put(layer, x);
+  }
+  if (!stage.has_head) {
+    registry_.weights().resume(std::move(around));
+    return x;
   }
   for (const std::size_t unit : head_units_) registry_.weights().use(unit);  // until the next walk
   if (!output_mix_->empty())
@@ -167,6 +173,7 @@ at::Tensor Transformer::hidden_cached(const CachedStep& step, const KvCache& cac
 }
 
 at::Tensor Transformer::logits(const at::Tensor& hidden) const {
+  TRIREME_ASSERT(has_head());
   const at::NoGradGuard no_grad;
   const ops::Int8Matrix* int8 = context_.int8.find(head_);
   at::Tensor logits =

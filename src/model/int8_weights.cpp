@@ -5,13 +5,26 @@
 #include "core/error.hpp"
 #include "model/transformer.hpp"
 #include "ops/linear.hpp"
+#include "parallel/collectives.hpp"
 
 namespace trireme::model {
+namespace {
 
-void Int8Weights::add(parallel::ParamRegistry& registry, parallel::WeightRef ref) {
+/// Returns true if each rank of tp has some columns (input channels) of this weight.
+bool has_split_rows(const parallel::ParamSpec& spec) {
+  return spec.split && static_cast<std::size_t>(spec.split->dim) + 1 == spec.shape.size();
+}
+
+}  // namespace
+
+void Int8Weights::add(parallel::ParamRegistry& registry, parallel::WeightRef ref,
+                      const parallel::TensorGroup& tensor) {
   const at::NoGradGuard no_grad;
   const at::Tensor weight = registry.weight(ref);
-  ops::Int8Matrix matrix = ops::to_int8(weight);
+  const at::Tensor maxima = ops::row_maxima(weight).contiguous();
+  if (tensor.size() > 1 && has_split_rows(registry.spec(ref.first)))
+    parallel::all_reduce(tensor.group(), maxima, comm::ReduceOp::max, "int8 scales")->wait();
+  ops::Int8Matrix matrix = ops::to_int8(weight, maxima);
   weight.copy_(ops::from_int8(matrix, weight.scalar_type()));
   matrices_.insert_or_assign(ref.first, std::move(matrix));
 }
@@ -32,11 +45,17 @@ at::Tensor Int8Weights::expert_product(const at::Tensor& x, parallel::ParamRegis
 }
 
 void Transformer::use_int8_weights() {
-  TRIREME_ASSERT(stages_.size() == 1 && has_head() && context_.tensor.size() == 1);
+  TRIREME_ASSERT(stages_.size() == 1);
   for (const auto& block : blocks_) {
-    for (const parallel::WeightRef ref : block->linears()) context_.int8.add(registry_, ref);
+    for (const parallel::WeightRef ref : block->linears())
+      context_.int8.add(registry_, ref, context_.tensor);
   }
-  context_.int8.add(registry_, {head_});
+  if (has_head()) {
+    context_.int8.add(registry_, {head_}, context_.tensor);
+  } else if (stages_.front().has_embedding && context_.config.tie_embeddings) {
+    const at::Tensor table = registry_.weight(embedding_);  // the head is on the last stage
+    table.copy_(ops::from_int8(ops::to_int8(table), table.scalar_type()));
+  }
 }
 
 }  // namespace trireme::model

@@ -4,6 +4,7 @@
 
 #include "ops/int8_linear.hpp"
 #include "parallel/param_registry.hpp"
+#include "parallel/tensor/tensor_group.hpp"
 
 namespace trireme::model {
 
@@ -11,7 +12,10 @@ namespace trireme::model {
 class Int8Weights {
  public:
   /// Rounds a weight of the registry to int8 and stores the rounded values in the registry, too.
-  void add(parallel::ParamRegistry& registry, parallel::WeightRef ref);
+  /// If ranks of `tensor` divide the columns of the weight, this is collective: the scales are those
+  /// of the whole rows.
+  void add(parallel::ParamRegistry& registry, parallel::WeightRef ref,
+           const parallel::TensorGroup& tensor);
 
   /// Returns the matrix of the weight that begins with parameter `first`; null if it has none.
   [[nodiscard]] const ops::Int8Matrix* find(parallel::ParamId first) const {

@@ -8,7 +8,8 @@
 
 namespace trireme::model {
 
-/// Keys and values of all sequences, by layer, in blocks from generate/cache/kv_blocks.hpp.
+/// Keys and values of all sequences, for each layer of this rank, in blocks from
+/// generate/cache/kv_blocks.hpp.
 struct KvCache {
   std::vector<ops::PagedCache> layers;
 };
@@ -19,6 +20,7 @@ struct CachedStep {
   at::Tensor previous;   // [rows] int64: the token before each token, -1: none; for model.smear
   at::Tensor positions;  // [1, rows] int64, counted from 0 in each sequence
   at::Tensor kept;       // [kept] int64: rows to return hidden states of; undefined: all
+  at::Tensor in;         // [rows, D]: output of the previous stage; undefined in the first stage
   std::vector<ops::PagedPlan> plans;  // one for each mask of the model's layers
   bool adapters = true;               // false: compute the base model without adapters
 

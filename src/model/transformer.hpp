@@ -96,17 +96,19 @@ class Transformer {
     return output(0, batch, {});
   }
 
-  /// Inference: returns hidden states [rows, D] after the final norm of the step's rows, or of the
-  /// rows in `kept`. Stores the keys and values of all rows in the cache.
+  /// Inference, with one stage on each rank: returns hidden states [rows, D] after the final norm of
+  /// the step's rows, or of the rows in `kept`. A stage without the head returns its output for all
+  /// rows. Stores the keys and values of all rows in the cache.
   [[nodiscard]] at::Tensor hidden_cached(const CachedStep& step, const KvCache& cache) const;
-  /// Computes logits [rows, vocab] of hidden states [rows, D], in fp32 (fp64 for fp64).
+  /// Computes logits [rows, vocab] of hidden states [rows, D], in fp32 (fp64 for fp64). Only in the
+  /// stage with the head.
   [[nodiscard]] at::Tensor logits(const at::Tensor& hidden) const;
   [[nodiscard]] KvCache make_cache(std::int64_t num_blocks) const;
   /// Inference: rounds the matrices of linear layers and the head to int8 with one scale per output
   /// channel. Then hidden_cached() and logits() read int8. The registry gets the rounded values, so
   /// that all other passes compute the same function; a tied embedding has those of the head.
   /// Unchanged: norms, biases, routers, gates, adapters and other embeddings. Call it after the
-  /// weights are set, on one rank.
+  /// weights are set. Collective over tp; the values do not depend on the number of ranks.
   void use_int8_weights();
 
   /// Returns the int8 copy of a weight; null if it has none.

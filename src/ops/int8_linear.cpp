@@ -73,10 +73,19 @@ std::int64_t Int8Matrix::bytes() const {
   return static_cast<std::int64_t>(values.nbytes() + scales.nbytes());
 }
 
+at::Tensor row_maxima(const at::Tensor& w) {
+  const at::NoGradGuard no_grad;
+  return w.to(at::kFloat).abs().amax(-1);
+}
+
 Int8Matrix to_int8(const at::Tensor& w) {
+  return to_int8(w, row_maxima(w));
+}
+
+Int8Matrix to_int8(const at::Tensor& w, const at::Tensor& maxima) {
   const at::NoGradGuard no_grad;
   const at::Tensor wide = w.to(at::kFloat);
-  const at::Tensor scales = wide.abs().amax(-1).div_(kLargest);
+  const at::Tensor scales = maxima / kLargest;
   const at::Tensor divisors = scales.masked_fill(scales == 0, 1.0).unsqueeze(-1);
   return {(wide / divisors).nan_to_num_(0, 0, 0).round_().to(at::kChar).contiguous(), scales};
 }

@@ -20,9 +20,16 @@ struct Int8Matrix {
   [[nodiscard]] std::int64_t bytes() const;
 };
 
+/// Returns the largest absolute value of each row of w [.., out, in]: [.., out], fp32.
+at::Tensor row_maxima(const at::Tensor& w);
+
 /// Rounds a matrix to int8. The scale of a row is its largest absolute value / 127, so 0 stays 0. A
 /// row that is not finite gets a scale that is not finite.
 Int8Matrix to_int8(const at::Tensor& w);
+
+/// Like to_int8(w), for w that has only some columns of a matrix. `maxima`: the largest absolute
+/// values of the rows of the whole matrix.
+Int8Matrix to_int8(const at::Tensor& w, const at::Tensor& maxima);
 
 /// Returns scales * values in `dtype`.
 at::Tensor from_int8(const Int8Matrix& matrix, at::ScalarType dtype);

@@ -227,7 +227,7 @@ int serve(const ServeOptions& options, const generate::ModelRank& place,
   comm::Communicator& world = place.world;
   std::optional<Front> front;
   comm::all_or_none(world, [&] {
-    generate::check_tensor_ranks(options.tensor_ranks, options.model, world.size());
+    generate::check_layout(options.layout, options.model, world.size());
     check_options(options);
     watch_stop_signals();
     if (world.rank() != 0) return;
@@ -235,10 +235,10 @@ int serve(const ServeOptions& options, const generate::ModelRank& place,
     raise_file_limit();
     front.emplace(options, token);
   });
-  const generate::ModelPart part = generate::load_on_ranks(options.model, place);
+  const generate::ModelPart part = generate::load_on_ranks(options.model, options.layout, place);
   const auto& model = part.model;
-  if (world.rank() != 0) return generate::follow(*model->transformer, world);
-  generate::ModelRanks ranks(world);
+  if (world.rank() != 0) return generate::follow(*model->transformer, world, part.pipeline);
+  generate::ModelRanks ranks(world, part.pipeline, part.stage_layers);
   return ranks.lead([&] {
     generate::GenerationEngine engine(*model->transformer, model->tokenizer, options.engine,
                                       world.size() > 1 ? &ranks : nullptr);

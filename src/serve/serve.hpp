@@ -12,8 +12,8 @@ namespace trireme::serve {
 /// Options of `trireme serve`.
 struct ServeOptions {
   generate::ModelOptions model;
-  std::int64_t tensor_ranks = 1;  // --parallel.tp
-  std::string model_name;         // empty: the name of the run or directory
+  generate::ModelLayout layout;
+  std::string model_name;  // empty: the name of the run or directory
   std::string host = "127.0.0.1";
   std::int64_t port = 8000;  // 0 selects any free port
   std::string token;

@@ -40,15 +40,16 @@ class ServeRanks : public testing::RunProgram {
     return words;
   }
 
-  /// Starts the server on this number of ranks and waits for its URL.
-  void serve(int ranks) {
+  /// Starts the server on this number of ranks and waits for its URL. `axis`: the parallel
+  /// dimension of the ranks.
+  void serve(int ranks, const std::string& axis = "tp") {
     Arguments words{TRIREME_MPIEXEC,      "--oversubscribe", "--bind-to", "none", "-n",
                     std::to_string(ranks)};
     if (ranks == 1) words.clear();
     for (const std::string& word :
          {std::string(TRIREME_PROGRAM), std::string("serve"), std::string("--checkpoint"),
           path("model").string(), std::string("--port"), std::string("0"),
-          std::string("--chat-template"), std::string("minimind-v3"), std::string("--parallel.tp"),
+          std::string("--chat-template"), std::string("minimind-v3"), "--parallel." + axis,
           std::to_string(ranks)})
       words.push_back(word);
     std::filesystem::remove(path("serve.out"));  // from the server before
@@ -112,14 +113,6 @@ TEST_F(ServeRanks, GenerateGivesTheTokensOfOneRank) {
                           "--max-tokens",  "20",
                           "--temperature", "0",
                           "--batch",       "3"};
-  Arguments split = prompts;
-  split.insert(split.end(), {"--parallel.tp", "2"});
-  const Arguments alone = generate(prompts);
-  const Exit whole = trireme({alone.begin() + 1, alone.end()});
-  ASSERT_EQ(whole.code, 0) << whole.err;
-  const Exit shared = mpirun(2, generate(split));
-  ASSERT_EQ(shared.code, 0) << shared.err;
-
   const auto lines = [](const std::string& text) {
     std::vector<std::pair<Json, Json>> all;  // index and ids
     std::istringstream stream(text);
@@ -129,8 +122,20 @@ TEST_F(ServeRanks, GenerateGivesTheTokensOfOneRank) {
     }
     return all;
   };
-  EXPECT_EQ(lines(whole.out).size(), 3U);
-  EXPECT_EQ(lines(shared.out), lines(whole.out));
+  for (const std::string weights : {"precision", "int8"}) {
+    Arguments words = generate(prompts);
+    words.insert(words.end(), {"--weights", weights});
+    const Exit whole = trireme({words.begin() + 1, words.end()});
+    ASSERT_EQ(whole.code, 0) << whole.err;
+    EXPECT_EQ(lines(whole.out).size(), 3U);
+    for (const std::string axis : {"tp", "pp"}) {
+      Arguments split = words;
+      split.insert(split.end(), {"--parallel." + axis, "2"});
+      const Exit shared = mpirun(2, split);
+      ASSERT_EQ(shared.code, 0) << shared.err;
+      EXPECT_EQ(lines(shared.out), lines(whole.out)) << weights << " " << axis;
+    }
+  }
 }
 
 TEST_F(ServeRanks, RefuseANumberOfRanksThatDoesNotFit) {
@@ -140,8 +145,11 @@ TEST_F(ServeRanks, RefuseANumberOfRanksThatDoesNotFit) {
                  2, {"--parallel.tp is 2", "mpirun -n 2"});
   expect_refused(mpirun(3, generate({"--prompt", "a", "--parallel.tp", "3"})), 2,
                  {"--parallel.tp 3", "4 attention heads"});
-  expect_refused(mpirun(2, generate({"--prompt", "a", "--parallel.tp", "2", "--weights", "int8"})),
-                 2, {"--weights int8 runs on one rank only", "--parallel.tp 1"});
+  expect_refused(mpirun(3, generate({"--prompt", "a", "--parallel.pp", "3"})), 2,
+                 {"--parallel.pp 3", "2 layers"});
+  expect_refused(mpirun(2, generate({"--prompt", "a", "--parallel.tp", "2", "--weights", "int8",
+                                     "--precision", "fp64"})),
+                 2, {"--weights int8", "--precision fp64"});
   // Only rank 0 reads the prompts.
   const std::string absent = path("absent").string();
   expect_refused(mpirun(2, generate({"--prompts", absent, "--parallel.tp", "2"})), 3, {"absent"});
@@ -176,8 +184,17 @@ TEST_F(ServeRanks, ServeAnswersLikeOneRankAndEndsOnASignal) {
   EXPECT_FALSE(exit.timed_out);
 }
 
+TEST_F(ServeRanks, ServeAnswersWithLayersOnTwoRanks) {
+  serve(2, "pp");
+  const std::vector<Json> split = answers();
+  process_->signal(SIGTERM);
+  process_->wait(kLimit_s);
+  serve(1);
+  EXPECT_EQ(split, answers());
+}
+
 TEST_F(ServeRanks, ADeadRankEndsTheServer) {
-  serve(2);
+  serve(2, "pp");
   testing::signal_process(testing::rank_pid(process_->pid(), 1), SIGKILL);
   const Exit exit = process_->wait(30);
   EXPECT_FALSE(exit.timed_out);
@@ -187,15 +204,17 @@ TEST_F(ServeRanks, ADeadRankEndsTheServer) {
 }
 
 TEST_F(ServeRanks, ARankThatFailsInAStepEndsGenerate) {
-  const auto fail_with = [](const std::string& action) {
+  const auto fail_with = [](const std::string& action, const std::string& axis) {
     return mpirun(
-        2, generate({"--prompt", "the", "--parallel.tp", "2", "--max-tokens", "50"}),
+        2, generate({"--prompt", "the", "--parallel." + axis, "2", "--max-tokens", "50"}),
         {{"TRIREME_FAULT", "generate.follow:1:4:" + action}, {"TRIREME_ALLOW_FAULTS", "1"}});
   };
-  const Exit killed = fail_with("kill9");
-  EXPECT_NE(killed.code, 0);
-  EXPECT_NE(killed.err.find("is gone"), std::string::npos) << killed.err;
-  const Exit failed = fail_with("throw");
+  for (const std::string axis : {"tp", "pp"}) {
+    const Exit killed = fail_with("kill9", axis);
+    EXPECT_NE(killed.code, 0);
+    EXPECT_NE(killed.err.find("is gone"), std::string::npos) << killed.err;
+  }
+  const Exit failed = fail_with("throw", "pp");
   EXPECT_EQ(failed.code, 4) << failed.err;
   EXPECT_EQ(count(failed.err, "trireme: error"), 1U) << failed.err;
 }

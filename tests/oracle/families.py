@@ -60,6 +60,9 @@ CASES = {
                    {"head_dim": 12, "sliding_window": WINDOW, "attention_bias": True, "query_pre_attn_scalar": 20, "tie_word_embeddings": False,
                     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
                    {"head_dim": 8, "sliding_window": 64}],
+    "Gemma": [{"head_dim": 8}, {"head_dim": 12, "attention_bias": True, "num_key_value_heads": 1, "tie_word_embeddings": False, "hidden_act": "gelu"}],
+    "Starcoder2": [{"sliding_window": WINDOW}, {"use_bias": False, "tie_word_embeddings": False, "num_key_value_heads": 1}],
+    "StableLm": [{"hidden_size": 64, "use_qkv_bias": True}, {"partial_rotary_factor": 0.5, "tie_word_embeddings": True, "num_key_value_heads": 4}],
     "GPT2": [{}, {"n_inner": 48, "tie_word_embeddings": False, "activation_function": "gelu", "scale_attn_weights": False}],
     "GPTNeoX": [{"rotary_pct": 0.5}, {"use_parallel_residual": False, "attention_bias": False, "tie_word_embeddings": True, "rotary_pct": 1.0},
                 {"hidden_size": 64, "hidden_act": "gelu_new", "rotary_emb_base": 500, "rope_scaling": {"rope_type": "linear", "factor": 3.0}}],
@@ -157,7 +160,7 @@ def checkpoint_gradients(model):
             if theirs in name:
                 name = name.replace(theirs, ours)
                 break
-        if ".c_" in name and grad.dim() == 2:  # Conv1D
+        if name.startswith("transformer.h.") and ".c_" in name and grad.dim() == 2:  # Conv1D
             grad = grad.t()
         for theirs, ours in OTHER_NAMES:
             name = name.replace(theirs, ours)
@@ -167,6 +170,8 @@ def checkpoint_gradients(model):
             for part, rows in zip("qkv", grad.split([queries, keys, keys])):
                 rotated = int(head_dim * config.rope_parameters["partial_rotary_factor"])
                 found[name.replace("qkv_proj", f"{part}_proj")] = rows if part == "v" else rows_of_checkpoint(rows, head_dim, rotated)
+        elif ("q_proj" in name or "k_proj" in name) and config.rope_parameters.get("partial_rotary_factor", 1) != 1:
+            found[name] = rows_of_checkpoint(grad, head_dim, int(head_dim * config.rope_parameters["partial_rotary_factor"]))
         elif "gate_up_proj.weight" in name:
             for part, rows in zip(("gate", "up"), grad.chunk(2)):
                 found[name.replace("gate_up_proj", f"{part}_proj")] = rows

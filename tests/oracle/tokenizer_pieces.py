@@ -101,9 +101,12 @@ def families(texts):
                                 processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)]))
     yield "t5-new", lambda: unigram(texts, normalizers.Sequence([normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), SPACE)]),
                                     always, always_decoder)
-    yield "albert", lambda: unigram(texts, normalizers.Sequence([normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]),
+    yield "albert", lambda: unigram(texts, normalizers.Sequence([normalizers.Replace("``", '"'), normalizers.Replace("''", '"'),
+                                                                     normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]),
                                     pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), always]), always_decoder)
     yield "unigram-bytes", lambda: unigram(texts, normalizers.NFC(), never, GEMMA_DECODER, byte_fallback=True)
+    yield "lower-nfd", lambda: bpe(texts, normalizers.Sequence([normalizers.Lowercase(), normalizers.NFD()]), always, always_decoder)
+    yield "accents", lambda: bpe(texts, normalizers.Sequence([normalizers.StripAccents(), normalizers.NFKD()]), always, always_decoder)
     yield "unigram-nfkc", lambda: unigram(texts, normalizers.Sequence([normalizers.NFKC(), normalizers.Strip()]), always, always_decoder)
     for behavior in ("isolated", "removed", "merged_with_next"):
         yield behavior, lambda behavior=behavior: bpe(texts, None, pre_tokenizers.Sequence([pre_tokenizers.Split("ab", behavior), always]), always_decoder)

@@ -1,17 +1,10 @@
 #include "generate/load/load_model.hpp"
 
-#include <functional>
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 
-#include "checkpoint/exchange/lora.hpp"
 #include "checkpoint/exchange/special_tokens.hpp"
-#include "checkpoint/format/model_head.hpp"
-#include "checkpoint/format/model_values.hpp"
-#include "checkpoint/format/state.hpp"
-#include "checkpoint/hf/hf_model.hpp"
-#include "checkpoint/maintenance/newest.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "checkpoint/tokenizer/tokenizer_check.hpp"
 #include "comm/agree.hpp"
@@ -22,98 +15,13 @@
 #include "core/log.hpp"
 #include "core/process/max_threads.hpp"
 #include "device/device.hpp"
-#include "device/torch_bridge.hpp"
 #include "generate/load/load_on_ranks.hpp"
+#include "generate/load/model_source.hpp"
+#include "model/residual_terms.hpp"
+#include "model/stages/stages.hpp"
 
 namespace trireme::generate {
 namespace {
-
-/// The source of a model: a checkpoint or a Hugging Face directory.
-struct ModelSource {
-  std::filesystem::path place;
-  model::ModelConfig config;
-  model::LoraConfig lora;
-  std::map<std::string, std::string> files;  // tokenizer files
-  std::string chat;                          // name of the chat format; "" if unknown
-  std::string taught;                        // result of template_of, also for imported models
-  /// Reads a parameter, converts it to the dtype of `weight` and stores it there.
-  std::function<void(const std::string& name, const at::Tensor& weight)> read;
-};
-
-std::map<std::string, std::string> carried_files(const checkpoint::Checkpoint& checkpoint) {
-  std::map<std::string, std::string> files;
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
-                           checkpoint::kGenerationConfigFile}) {
-    if (checkpoint.has_file(name)) files[name] = checkpoint.file(name);
-  }
-  return files;
-}
-
-/// Reads a parameter in its saved dtype, from the base if an adapter checkpoint lacks it.
-void read_parameter(const checkpoint::Checkpoint& newest,
-                    const std::optional<checkpoint::Checkpoint>& base, const std::string& parameter,
-                    const at::Tensor& weight) {
-  const std::string name = formatted("param/{}", parameter);
-  const checkpoint::Checkpoint& checkpoint =
-      base && !newest.manifest().tensors.contains(name) ? *base : newest;
-  const auto found = checkpoint.manifest().tensors.find(name);
-  if (found == checkpoint.manifest().tensors.end() || weight.sizes() != found->second.shape) {
-    fail(ErrorKind::data, "{}: tensor {} is missing or has another shape",
-         checkpoint.path().string(), name);
-  }
-  std::vector<std::byte> bytes = checkpoint.read_logical(name);
-  weight.copy_(at::from_blob(bytes.data(), found->second.shape,
-                             device::to_scalar_type(found->second.dtype)));
-}
-
-ModelSource source_of(const checkpoint::Checkpoint& checkpoint) {
-  ModelSource source;
-  source.place = checkpoint.path();
-  source.config =
-      checkpoint::model_from_values(checkpoint.manifest().values, source.place.string());
-  source.files = carried_files(checkpoint);
-  const auto& values = checkpoint.manifest().values;
-  if (const auto chat = values.find(checkpoint::kChatTemplateValue); chat != values.end())
-    source.chat = chat->second;
-  source.taught = checkpoint::template_of(values);
-  std::optional<checkpoint::Checkpoint> base;
-  if (checkpoint::holds_adapters(checkpoint)) {
-    source.lora = checkpoint::lora_of(checkpoint);
-    base = checkpoint::open_newest_good(checkpoint::base_checkpoint_path(checkpoint));
-  }
-  source.read = [checkpoint, base](const std::string& name, const at::Tensor& weight) {
-    read_parameter(checkpoint, base, name, weight);
-  };
-  return source;
-}
-
-ModelSource source_of_hf(const std::filesystem::path& folder) {
-  checkpoint::HfModel hf = checkpoint::open_hf_model(folder);
-  checkpoint::checked_tensors(hf.model, hf.weights);
-  ModelSource source;
-  source.place = folder;
-  source.config = hf.model.config;
-  source.files = hf.model.files;
-  source.taught = checkpoint::template_of_files(source.files);
-  source.read = [weights = hf.weights](const std::string& name, const at::Tensor& weight) {
-    std::vector<std::byte> bytes = checkpoint::read_f32(weights.at(name), name);
-    weight.copy_(at::from_blob(bytes.data(), weight.sizes(), at::kFloat));
-  };
-  return source;
-}
-
-ModelSource open_source(const std::filesystem::path& place, bool allow_older, bool ema,
-                        const std::string& head) {
-  if (checkpoint::is_hf_directory(place)) {
-    if (ema)
-      fail(ErrorKind::usage, "--ema: {} is a Hugging Face directory, which has no EMA",
-           place.string());
-    return source_of_hf(place);
-  }
-  const checkpoint::Checkpoint saved = checkpoint::open_newest_good(place, allow_older);
-  checkpoint::check_head(saved.manifest().values, saved.path().string(), head);
-  return source_of(ema ? saved.with_ema_weights() : saved);
-}
 
 /// Returns the end tokens. Ids outside the embedding (as in small test models) and ids without a
 /// token are skipped, because they are never sampled.
@@ -186,6 +94,25 @@ void check_heads(const model::ModelConfig& config, int ranks) {
   }
 }
 
+/// Returns the stages of the model. Throws Error(usage) if it cannot be divided into so many.
+std::vector<model::StageRange> stages_of(const model::ModelConfig& config, std::int64_t count) {
+  if (count > config.num_layers)
+    fail(ErrorKind::usage,
+         "--parallel.pp {} is more than the {} layers of the model. Each rank needs at least one "
+         "layer.",
+         count, config.num_layers);
+  if (count > 1 && model::has_residual_terms(config))
+    fail(ErrorKind::usage,
+         "--parallel.pp is {}. It must be 1 for a model with residual scalars, skips or backout: a "
+         "rank sends only the residual stream to the next rank.",
+         count);
+  if (count > 1 && config.smear && config.tie_embeddings)
+    fail(ErrorKind::usage,
+         "--parallel.pp is {}. It must be 1 for a model with model.smear and tied embeddings.",
+         count);
+  return model::balanced_stages(config, count, config.max_seq_len);
+}
+
 /// Adds the name and the values of a parameter to the hash of the weights.
 void hash_weight(Hasher& hasher, const std::string& name, const at::Tensor& weight) {
   const at::Tensor values = weight.to(at::kCPU).contiguous();
@@ -193,34 +120,57 @@ void hash_weight(Hasher& hasher, const std::string& name, const at::Tensor& weig
   hasher.update(std::span(static_cast<const std::byte*>(values.const_data_ptr()), values.nbytes()));
 }
 
-/// Reads all parameters. If several ranks hold the model, each rank reads a whole parameter and
-/// keeps its part. Then returns the hash of the whole weights, otherwise "".
-std::string read_parameters(const ModelSource& source, LoadedModel& loaded) {
-  const bool is_split = loaded.mesh->size(parallel::Axis::tp) > 1;
+/// Returns another hash, for weights that are rounded to int8 after they were hashed.
+std::string int8_hash(const std::string& hash) {
   Hasher hasher;
-  for (parallel::ParamId id = 0; id < loaded.registry.size(); ++id) {
-    const parallel::ParamSpec& spec = loaded.registry.spec(id);
-    const at::Tensor weight = loaded.registry.main(id);
-    if (!is_split) {
-      source.read(spec.name, weight);
-      continue;
-    }
-    const at::Tensor whole = at::empty(spec.shape, weight.options());
-    source.read(spec.name, whole);
-    hash_weight(hasher, spec.name, whole);
-    at::Tensor part = whole;
-    const parallel::Slice& slice = loaded.registry.layout().param(id).slice;
-    for (std::size_t dim = 0; dim < slice.offset.size(); ++dim)
-      part = part.narrow(static_cast<std::int64_t>(dim), slice.offset[dim], slice.extent[dim]);
-    weight.copy_(part);
+  hasher.update("int8 " + hash);
+  return hasher.hex();
+}
+
+/// Copies this rank's part of a parameter to the registry.
+void copy_part(const at::Tensor& whole, parallel::ParamRegistry& registry, parallel::ParamId id) {
+  at::Tensor part = whole;
+  const parallel::Slice& slice = registry.layout().param(id).slice;
+  for (std::size_t dim = 0; dim < slice.offset.size(); ++dim)
+    part = part.narrow(static_cast<std::int64_t>(dim), slice.offset[dim], slice.extent[dim]);
+  registry.main(id).copy_(part);
+}
+
+/// Reads all parameters. If several ranks hold the model, each rank reads whole parameters and keeps
+/// its part. Then rank 0 reads the parameters of all stages and returns the hash of the whole
+/// weights. Otherwise, and on other ranks, returns "".
+std::string read_parameters(const ModelSource& source, LoadedModel& loaded) {
+  parallel::ParamRegistry& registry = loaded.registry;
+  if (loaded.mesh->world().size() == 1) {
+    for (parallel::ParamId id = 0; id < registry.size(); ++id)
+      source.read(registry.spec(id).name, registry.main(id));
+    return "";
   }
-  return is_split ? hasher.hex() : "";
+  std::map<std::string, parallel::ParamId> own;
+  for (parallel::ParamId id = 0; id < registry.size(); ++id) own[registry.spec(id).name] = id;
+  const bool is_first = loaded.mesh->world().rank() == 0;
+  parallel::ParamRegistry of_all;  // declares all parameters and stores none
+  if (is_first) model::Transformer(of_all, source.config, {.lora = source.lora});
+  const parallel::ParamRegistry& listed = is_first ? of_all : registry;
+  const at::TensorOptions options = registry.main(0).options();
+  Hasher hasher;
+  for (parallel::ParamId id = 0; id < listed.size(); ++id) {
+    const parallel::ParamSpec& spec = listed.spec(id);
+    const at::Tensor whole = at::empty(spec.shape, options);
+    source.read(spec.name, whole);
+    if (is_first) hash_weight(hasher, spec.name, whole);
+    if (const auto found = own.find(spec.name); found != own.end())
+      copy_part(whole, registry, found->second);
+  }
+  return is_first ? hasher.hex() : "";
 }
 
 /// Loads a model on the ranks of `mesh`. `self` is null, or the world of `mesh`.
 ModelPart load_part(const ModelSource& source, std::unique_ptr<comm::Communicator> self,
                     std::unique_ptr<parallel::Mesh> mesh, device::ParamDTypes dtypes,
                     at::Device device) {
+  const int num_stages = mesh->size(parallel::Axis::pp);
+  const std::vector<model::StageRange> stages = stages_of(source.config, num_stages);
   auto loaded = std::unique_ptr<LoadedModel>(new LoadedModel{std::move(self),
                                                              std::move(mesh),
                                                              {},
@@ -237,13 +187,19 @@ ModelPart load_part(const ModelSource& source, std::unique_ptr<comm::Communicato
   model::TransformerOptions model_options;
   model_options.lora = source.lora;
   model_options.tensor = {loaded->mesh->group(parallel::Axis::tp), /*sequence_parallel=*/false};
-  loaded->transformer =
-      std::make_unique<model::Transformer>(loaded->registry, source.config, model_options);
+  const auto stage = static_cast<std::size_t>(loaded->mesh->rank(parallel::Axis::pp));
+  loaded->transformer = std::make_unique<model::Transformer>(
+      loaded->registry, source.config, model::ModelStages{stages[stage]}, model_options);
   loaded->registry.allocate(*loaded->mesh, dtypes, device);
   loaded->transformer->prepare();
   std::string hash = read_parameters(source, *loaded);
   loaded->registry.refresh_weights();
-  return {std::move(loaded), std::move(hash)};
+  ModelPart part{std::move(loaded), std::move(hash)};
+  if (num_stages == 1) return part;
+  part.pipeline = &part.model->mesh->group(parallel::Axis::pp);
+  for (const model::StageRange& one : stages)
+    part.stage_layers = std::max(part.stage_layers, one.end_layer - one.first_layer);
+  return part;
 }
 
 /// Sets the chat format that the options name.
@@ -343,39 +299,49 @@ std::unique_ptr<LoadedModel> load_model(const ModelOptions& options, int local_r
   return model;
 }
 
-void check_tensor_ranks(std::int64_t tensor_ranks, const ModelOptions& options, int num_ranks) {
-  if (tensor_ranks < 1)
-    fail(ErrorKind::usage, "--parallel.tp is {}. It must be at least 1.", tensor_ranks);
-  if (tensor_ranks != num_ranks)
+void check_layout(const ModelLayout& layout, const ModelOptions& options, int num_ranks) {
+  for (const auto& [key, value] :
+       {std::pair{"--parallel.tp", layout.tp}, {"--parallel.pp", layout.pp}}) {
+    if (value < 1 || value > num_ranks)
+      fail(ErrorKind::usage,
+           "{} is {}, but the number of ranks is {}. The option must be 1 to the number of ranks: "
+           "start the program with mpirun -n {}, or give another value.",
+           key, value, num_ranks, std::max<std::int64_t>(value, 1));
+  }
+  if (layout.tp * layout.pp != num_ranks)
     fail(ErrorKind::usage,
-         "--parallel.tp is {}, but the number of ranks is {}. Both must be equal: give "
-         "--parallel.tp {}, or start the program with mpirun -n {}.",
-         tensor_ranks, num_ranks, num_ranks, tensor_ranks);
+         "--parallel.tp is {} and --parallel.pp is {}, but the number of ranks is {}. The product "
+         "must be the number of ranks: start the program with mpirun -n {}, or give other values.",
+         layout.tp, layout.pp, num_ranks, layout.tp * layout.pp);
   if (num_ranks > 1 && options.device == "cuda")
     fail(ErrorKind::usage,
-         "--device cuda runs on one rank only. Give --parallel.tp 1, or --device cpu.");
-  if (num_ranks > 1 && options.weights != "precision")
-    fail(ErrorKind::usage,
-         "--weights {} runs on one rank only. Give --parallel.tp 1, or --weights precision.",
-         options.weights);
+         "--device cuda runs on one rank only. Start the program without mpirun, or give --device "
+         "cpu.");
+  if (num_ranks > 1) check_weights(options, at::kCPU);
 }
 
-ModelPart load_on_ranks(const ModelOptions& options, const ModelRank& place) {
+ModelPart load_on_ranks(const ModelOptions& options, const ModelLayout& layout,
+                        const ModelRank& place) {
   if (place.world.size() == 1) return {load_model(options, place.local_rank, place.local_size), ""};
-  auto mesh = std::make_unique<parallel::Mesh>(place.world,
-                                               parallel::ParallelConfig{.tp = place.world.size()});
-  return comm::all_or_none(place.world, [&] {
+  auto mesh = std::make_unique<parallel::Mesh>(
+      place.world, parallel::ParallelConfig{.tp = layout.tp, .pp = layout.pp});
+  ModelPart part = comm::all_or_none(place.world, [&] {
     const text::ChatTemplatePtr format = chosen_format(options);
     set_threads(options, place.local_size);
     const ModelSource source =
         open_source(options.checkpoint, options.allow_older, options.ema, options.head);
-    check_heads(source.config, place.world.size());
-    ModelPart part =
+    check_heads(source.config, static_cast<int>(layout.tp));
+    ModelPart loaded =
         load_part(source, nullptr, std::move(mesh),
                   device::precision_dtypes(options.precision, "--precision"), at::kCPU);
-    choose_chat(*part.model, options, format);
-    return part;
+    choose_chat(*loaded.model, options, format);
+    return loaded;
   });
+  if (options.weights == "int8") {
+    part.model->transformer->use_int8_weights();
+    if (!part.weights_hash.empty()) part.weights_hash = int8_hash(part.weights_hash);
+  }
+  return part;
 }
 
 std::string hash_weights(LoadedModel& model) {

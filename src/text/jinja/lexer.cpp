@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "text/unicode/utf8.hpp"
 
 namespace trireme::text::jinja {
 namespace {
@@ -34,16 +35,6 @@ std::string with_unix_lines(std::string_view source) {
   }
   if (text.ends_with('\n')) text.pop_back();
   return text;
-}
-
-void append_utf8(std::uint32_t c, std::string& out) {
-  const auto byte = [&](std::uint32_t value) { out += static_cast<char>(value); };
-  if (c < 0x80) return byte(c);
-  if (c < 0x800) return byte(0xC0 | c >> 6), byte(0x80 | (c & 0x3F));
-  if (c < 0x10000)
-    return byte(0xE0 | c >> 12), byte(0x80 | (c >> 6 & 0x3F)), byte(0x80 | (c & 0x3F));
-  byte(0xF0 | c >> 18), byte(0x80 | (c >> 12 & 0x3F)), byte(0x80 | (c >> 6 & 0x3F)),
-      byte(0x80 | (c & 0x3F));
 }
 
 class Lexing {

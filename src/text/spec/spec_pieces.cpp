@@ -9,7 +9,8 @@ namespace trireme::text::spec {
 namespace {
 
 constexpr std::string_view kNormalizers =
-    "null, NFC, NFKC, Precompiled, Prepend, Replace, Strip, Sequence of these";
+    "null, NFC, NFD, NFKC, NFKD, Lowercase, Precompiled, Prepend, Replace, Strip, StripAccents, "
+    "Sequence of these";
 constexpr std::string_view kPreTokenizers =
     "null, Metaspace, WhitespaceSplit, Split at a String, Sequence of these";
 constexpr std::string_view kDecoders =
@@ -176,10 +177,17 @@ void read_piece_normalizer(const SortedJson& value, const std::string& where, To
   using enum NormalizerStep::Kind;
   std::vector<NormalizerStep> steps;
   for_each_step(value, where, "normalizers", [&](const Part& part, const std::string& type) {
-    if (type == "NFC") {
-      steps.push_back({});
-    } else if (type == "NFKC") {
-      steps.push_back({.kind = nfkc});
+    constexpr std::array<std::pair<std::string_view, NormalizerStep::Kind>, 6> kWithoutSettings = {
+        {{"NFC", nfc},
+         {"NFD", nfd},
+         {"NFKC", nfkc},
+         {"NFKD", nfkd},
+         {"Lowercase", lowercase},
+         {"StripAccents", strip_accents}}};
+    const auto found =
+        std::ranges::find(kWithoutSettings, type, [](const auto& row) { return row.first; });
+    if (found != kWithoutSettings.end()) {
+      steps.push_back({.kind = found->second});
     } else if (type == "Precompiled") {
       steps.push_back(read_precompiled(part));
     } else if (type == "Prepend") {

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the Unicode data for the splitters, the added-token matcher, NFC, NFKC and grapheme clusters.
+"""Writes the Unicode data for the splitters, the added-token matcher, normal forms, lower case and grapheme clusters.
 
-usage: generate_unicode_table.py CLASSES.json DIR      writes unicode_table.inc, nfc_table.inc, nfkc_table.inc, grapheme_table.inc in DIR
+usage: generate_unicode_table.py CLASSES.json DIR      writes all files below in DIR: unicode_table.inc, nfc_table.inc, nfkc_table.inc
        generate_unicode_table.py --graphemes DIR       writes grapheme_table.inc only
+       generate_unicode_table.py --letters DIR         writes letter_table.inc only (lower case and accents)
 
 CLASSES.json maps a class name (L, N, s ... as in the regexes of tokenizer.json) to a list of inclusive code-point ranges.
 The word class (\\w of `single_word`) and the normal form come from other libraries inside Hugging Face `tokenizers`, with other
@@ -151,6 +152,31 @@ def write_compatible(path):
     print(f"{len(starts)} characters with a compatible form")
 
 
+def write_letters(path):
+    """Writes the characters that Lowercase replaces, and the ranges of characters that StripAccents removes."""
+    lower, strip = tokenizers.normalizers.Lowercase().normalize_str, tokenizers.normalizers.StripAccents().normalize_str
+    parts, starts, ranges = [], [], []
+    for c in POINTS:
+        if lower(chr(c)) != chr(c):
+            starts.append((c, len(parts), len(lower(chr(c)))))
+            parts += [ord(d) for d in lower(chr(c))]
+        if strip(chr(c)) != "":
+            continue
+        if ranges and ranges[-1][1] == c - 1:
+            ranges[-1][1] = c
+        else:
+            ranges.append([c, c])
+    with open(path, "w", encoding="utf-8") as out:
+        head(out, "letters.hpp")
+        print(f"const Lowered kLowered[{len(starts)}] = {{", file=out)
+        print(rows([f"{{{c}, {at}, {size}}}" for c, at, size in starts]) + "\n};\n", file=out)
+        print(f"const std::uint32_t kLoweredParts[{len(parts)}] = {{\n{rows(parts)}\n}};\n", file=out)
+        print(f"const AccentRange kAccents[{len(ranges)}] = {{", file=out)
+        print(rows([f"{{{first}, {last}}}" for first, last in ranges]) + "\n};\n", file=out)
+        print("}  // namespace trireme::text::unicode", file=out)
+    print(f"{len(starts)} capitals, {len(ranges)} ranges of accents")
+
+
 def varint(data, at):
     value = shift = 0
     while True:
@@ -228,6 +254,9 @@ def write_graphemes(path):
 
 
 def main():
+    if sys.argv[1] == "--letters":
+        write_letters(os.path.join(sys.argv[2], "letter_table.inc"))
+        return
     write_graphemes(os.path.join(sys.argv[2], "grapheme_table.inc"))
     if sys.argv[1] == "--graphemes":
         return
@@ -237,6 +266,7 @@ def main():
     write_classes(os.path.join(sys.argv[2], "unicode_table.inc"), ranges, active)
     write_normal_form(os.path.join(sys.argv[2], "nfc_table.inc"), decompositions, classes, pairs)
     write_compatible(os.path.join(sys.argv[2], "nfkc_table.inc"))
+    write_letters(os.path.join(sys.argv[2], "letter_table.inc"))
     print(f"{len(decompositions)} decompositions, {len(classes)} characters in {max(classes.values())} combining classes, "
           f"{len(pairs)} compositions, {len(active)} characters to look at")
 

@@ -107,24 +107,8 @@ void compose(std::vector<Char>& chars) {
   chars.resize(kept);
 }
 
-void append_utf8(std::uint32_t c, std::string& out) {
-  const auto put = [&out](std::uint32_t byte) { out.push_back(static_cast<char>(byte)); };
-  if (c < 0x80) return put(c);
-  if (c < 0x800) {
-    put(0xC0 | c >> 6);
-  } else {
-    if (c < 0x10000) {
-      put(0xE0 | c >> 12);
-    } else {
-      put(0xF0 | c >> 18);
-      put(0x80 | (c >> 12 & 0x3F));
-    }
-    put(0x80 | (c >> 6 & 0x3F));
-  }
-  put(0x80 | (c & 0x3F));
-}
-
-void append_nfc(std::string_view text, std::vector<Char>& chars, std::string& out) {
+/// Replaces `chars` by the decomposed characters of `text`.
+void decompose(std::string_view text, std::vector<Char>& chars) {
   chars.clear();
   for (std::size_t at = 0, length = 0; at < text.size(); at += length)
     append_decomposed(utf8_decode(text.data() + at, length), chars);
@@ -133,8 +117,30 @@ void append_nfc(std::string_view text, std::vector<Char>& chars, std::string& ou
     at = std::find_if(marks, chars.end(), [](const Char& c) { return c.order == 0; });
     std::stable_sort(marks, at, [](const Char& a, const Char& b) { return a.order < b.order; });
   }
+}
+
+void append_nfc(std::string_view text, std::vector<Char>& chars, std::string& out) {
+  decompose(text, chars);
   compose(chars);
   for (const Char& c : chars) append_utf8(c.code_point, out);
+}
+
+/// Returns `text` with its characters replaced that have a compatible form.
+std::string compatible(std::string_view text) {
+  std::string replaced;
+  replaced.reserve(text.size());
+  for (std::size_t at = 0, length = 0; at < text.size(); at += length) {
+    const std::uint32_t c = utf8_decode(text.data() + at, length);
+    const unicode::Decomposition* const found =
+        c < 0x80 ? nullptr : find_in(unicode::kCompatible, c);
+    if (found == nullptr) {
+      replaced.append(text.substr(at, length));
+      continue;
+    }
+    for (std::size_t i = 0; i < found->size; ++i)
+      append_utf8(unicode::kCompatibleParts[found->start + i], replaced);
+  }
+  return replaced;
 }
 
 /// Returns the start of the first active character at or after `at`. Sets `before` to the start of
@@ -193,20 +199,21 @@ std::string to_nfc(std::string_view text) {
 }
 
 std::string to_nfkc(std::string_view text) {
-  std::string replaced;
-  replaced.reserve(text.size());
-  for (std::size_t at = 0, length = 0; at < text.size(); at += length) {
-    const std::uint32_t c = utf8_decode(text.data() + at, length);
-    const unicode::Decomposition* const found =
-        c < 0x80 ? nullptr : find_in(unicode::kCompatible, c);
-    if (found == nullptr) {
-      replaced.append(text.substr(at, length));
-      continue;
-    }
-    for (std::size_t i = 0; i < found->size; ++i)
-      append_utf8(unicode::kCompatibleParts[found->start + i], replaced);
-  }
+  const std::string replaced = compatible(text);
   return surely_nfc(replaced) ? replaced : to_nfc(replaced);
+}
+
+std::string to_nfd(std::string_view text) {
+  std::vector<Char> chars;
+  decompose(text, chars);
+  std::string out;
+  out.reserve(text.size());
+  for (const Char& c : chars) append_utf8(c.code_point, out);
+  return out;
+}
+
+std::string to_nfkd(std::string_view text) {
+  return to_nfd(compatible(text));
 }
 
 }  // namespace trireme::text

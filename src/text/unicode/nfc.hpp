@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
-/// Unicode normal forms C and KC as in Hugging Face `tokenizers`. The tables are those of Unicode 12, older
-/// than those of its patterns, so newer pairs and marks stay unchanged.
+/// Unicode normal forms C, KC, D and KD as in Hugging Face `tokenizers`. The tables are those of Unicode
+/// 12, older than those of its patterns, so newer pairs and marks stay unchanged.
 namespace trireme::text {
 
 /// Returns true if `text` (valid UTF-8) has no character that NFC could move, compose or replace.
@@ -18,6 +18,12 @@ std::string to_nfc(std::string_view text);
 /// Returns the NFKC of `text` (valid UTF-8): characters with a compatible form, such as ligatures
 /// and wide letters, are replaced before NFC.
 std::string to_nfkc(std::string_view text);
+
+/// Returns the NFD of `text` (valid UTF-8): characters are decomposed, and marks are sorted.
+std::string to_nfd(std::string_view text);
+
+/// Returns the NFKD of `text` (valid UTF-8): to_nfd() after the replacements of to_nfkc().
+std::string to_nfkd(std::string_view text);
 
 namespace unicode {
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "text/unicode/letters.hpp"
 #include "text/unicode/nfc.hpp"
 #include "text/unicode/unicode_class.hpp"
 #include "text/unicode/utf8.hpp"
@@ -96,6 +97,18 @@ std::string Normalizer::apply(std::string_view text) const {
         break;
       case precompiled:
         result = step.charsmap->apply(result);
+        break;
+      case nfd:
+        result = to_nfd(result);
+        break;
+      case nfkd:
+        result = to_nfkd(result);
+        break;
+      case lowercase:
+        result = lowercased(result);
+        break;
+      case strip_accents:
+        result = without_accents(result);
         break;
     }
   }

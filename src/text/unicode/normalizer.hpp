@@ -20,6 +20,10 @@ struct NormalizerStep {
     strip,           // removes white space at the ends that `left` and `right` name
     nfkc,
     precompiled,  // applies `charsmap`
+    nfd,
+    nfkd,
+    lowercase,
+    strip_accents,
   };
 
   Kind kind = Kind::nfc;

@@ -24,6 +24,9 @@ void check_utf8(std::string_view text, std::string_view where);
 /// Appends `bytes` and replaces every invalid subpart by U+FFFD.
 void append_lossy_utf8(std::string_view bytes, std::string& out);
 
+/// Appends a character.
+void append_utf8(std::uint32_t code_point, std::string& out);
+
 /// Returns the number of bytes (0 to 3) at the end of `bytes` that begin an incomplete character.
 std::size_t utf8_incomplete_tail(std::string_view bytes) noexcept;
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "checkpoint/format/model_head.hpp"
 #include "checkpoint/format/model_values.hpp"
@@ -47,15 +48,27 @@ model::ModelConfig fitting(std::string_view model_type) {
       config.parallel_residual = true;
     if (model_type == "gpt_neox") config.rotary_dim = 4;
   }
+  if (model_type == "starcoder2" || model_type == "stablelm") config.norm = "layer";
+  if (model_type == "starcoder2") {
+    config.mlp = "plain";
+    config.qkv_bias = config.attention_output_bias = config.mlp_bias = true;
+    config.sliding_window = 64;
+  }
+  if (model_type == "stablelm") {
+    config.qkv_bias = true;
+    config.rotary_dim = 4;
+  }
   if (model_type.starts_with("gemma")) {
-    config.post_norms = true;
     config.embedding_scale = std::sqrt(32.0);
+    config.activation = "gelu_tanh";
+  }
+  if (model_type == "gemma2" || model_type == "gemma3_text") {
+    config.post_norms = true;
     config.sliding_window = 64;
     config.full_attention_layers = "1";
     if (model_type == "gemma3_text") config.local_rope_theta = 100;
     if (model_type == "gemma2") config.logit_softcap = 3;
     config.attention_scale_dim = 9;
-    config.activation = "gelu_tanh";
   }
   return config;
 }
@@ -107,6 +120,35 @@ TEST(HuggingFaceFamilies, EachRefusesKeysOfOthersByName) {
     Json usual = good;
     usual["layer_types"] = {"full_attention", "full_attention"};
     if (model.full_attention_layers.empty()) (void)model_from_hf(usual, "config.json");
+  }
+}
+
+TEST(HuggingFaceFamilies, GemmaReadsTheActivationOfItsFirstFiles) {
+  Json config = parse_json(hf_config_text(fitting("gemma"), DType::f32, {}, "gemma"), "c");
+  config["hidden_act"] = "gelu";
+  config["hidden_activation"] = nullptr;
+  EXPECT_EQ(model_from_hf(config, "c").activation, "gelu_tanh");
+  config["hidden_activation"] = "gelu_pytorch_tanh";
+  EXPECT_EQ(hf_unknown_keys(config, "c"), std::vector<std::string>{});
+  config["hidden_activation"] = "gelu";
+  const std::string text = message_of(ErrorKind::data, [&] { (void)model_from_hf(config, "c"); });
+  EXPECT_NE(text.find("hidden_activation = \"gelu\""), std::string::npos) << text;
+}
+
+TEST(HuggingFaceFamilies, StarCoder2AndStableLmRefuseOtherSettings) {
+  const std::vector<std::tuple<std::string, std::string, Json>> wrong{
+      {"starcoder2", "embedding_dropout", 0.2},
+      {"starcoder2", "head_dim", 12},
+      {"starcoder2", "use_qkv_bias", true},
+      {"stablelm", "use_parallel_residual", true},
+      {"stablelm", "qk_layernorm", true},
+      {"stablelm", "hidden_dropout", 0.1},
+      {"stablelm", "use_bias", true}};
+  for (const auto& [type, key, value] : wrong) {
+    Json config = parse_json(hf_config_text(fitting(type), DType::f32, {}, type), "c");
+    config[key] = value;
+    const std::string text = message_of(ErrorKind::data, [&] { (void)model_from_hf(config, "c"); });
+    EXPECT_NE(text.find(key), std::string::npos) << type << " " << key << text;
   }
 }
 

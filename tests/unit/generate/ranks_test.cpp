@@ -7,6 +7,7 @@
 #include "comm/agree.hpp"
 #include "comm/thread/thread_world.hpp"
 #include "generate/model_ranks.hpp"
+#include "model/stages/stages.hpp"
 #include "unit/generate/small_model.hpp"
 
 namespace trireme::generate {
@@ -14,31 +15,48 @@ namespace {
 
 using testing::ids_of;
 
-/// One rank's part of a model in fp64. All weights are functions of their position in the whole
-/// parameter, so that every number of ranks has the same model.
+struct Layout {
+  std::int64_t tp = 1;
+  std::int64_t pp = 1;
+};
+
+struct RankCase {
+  const char* name;
+  void (*change)(model::ModelConfig&);
+  bool int8 = false;
+};
+
+/// One rank's part of a model in fp64. All weights are functions of their name and their position in
+/// the whole parameter, so that every layout has the same model.
 struct RankModel {
-  RankModel(comm::Communicator& world, void (*change)(model::ModelConfig&))
-      : mesh(world, {.tp = world.size()}) {
+  RankModel(comm::Communicator& world, const Layout& layout, const RankCase& tested)
+      : mesh(world, {.tp = layout.tp, .pp = layout.pp}) {
     at::set_num_threads(1);
     model::ModelConfig config = model::model_preset("tiny");
     config.hidden_size = 32;
-    config.num_layers = 2;
+    config.num_layers = 3;
     config.num_heads = 8;
     config.num_kv_heads = 4;
     config.head_dim = 8;
     config.intermediate_size = 42;  // no multiple of 4 ranks
     config.max_seq_len = 128;
-    if (change != nullptr) change(config);
+    if (tested.change != nullptr) tested.change(config);
     model::resolve(config, static_cast<std::int64_t>(tokenizer.vocab_size()));
     model::TransformerOptions options;
     options.path = ops::Path::plain;
     options.tensor = {mesh.group(parallel::Axis::tp), false};
-    model = std::make_unique<model::Transformer>(registry, config, options);
+    const auto stages = model::balanced_stages(config, layout.pp, config.max_seq_len);
+    for (const model::StageRange& stage : stages)
+      stage_layers = std::max(stage_layers, stage.end_layer - stage.first_layer);
+    const auto stage = static_cast<std::size_t>(mesh.rank(parallel::Axis::pp));
+    model = std::make_unique<model::Transformer>(registry, config,
+                                                 model::ModelStages{stages[stage]}, options);
     registry.freeze();
     registry.allocate(mesh, {at::kDouble, at::kDouble}, at::kCPU);
     model->prepare();
     for (parallel::ParamId id = 0; id < registry.size(); ++id) fill(id);
     registry.refresh_weights();
+    if (tested.int8) model->use_int8_weights();
   }
 
   void fill(parallel::ParamId id) {
@@ -46,8 +64,9 @@ struct RankModel {
     std::int64_t count = 1;
     for (const std::int64_t size : spec.shape) count *= size;
     const double scale = spec.shape.size() > 1 ? 0.5 : 0.2;
-    at::Tensor whole =
-        (at::arange(count, at::kDouble) * (1.7 + 0.013 * static_cast<double>(id))).sin() * scale;
+    double of_name = 0;
+    for (const char letter : spec.name) of_name = std::fmod(of_name * 31 + letter, 1009);
+    at::Tensor whole = (at::arange(count, at::kDouble) * (1.7 + 0.003 * of_name)).sin() * scale;
     if (spec.name.ends_with("norm.weight")) whole += 1;
     at::Tensor part = whole.view(spec.shape);
     const parallel::Slice& slice = registry.layout().param(id).slice;
@@ -60,6 +79,11 @@ struct RankModel {
   parallel::Mesh mesh;
   parallel::ParamRegistry registry;
   std::unique_ptr<model::Transformer> model;
+  std::int64_t stage_layers = 0;
+
+  [[nodiscard]] comm::Communicator* pipeline() const {
+    return mesh.size(parallel::Axis::pp) > 1 ? &mesh.group(parallel::Axis::pp) : nullptr;
+  }
 };
 
 struct Results {
@@ -69,15 +93,16 @@ struct Results {
 };
 
 /// Returns what rank 0 answers to prompts with different lengths, and one embedding.
-Results results_of(int ranks, void (*change)(model::ModelConfig&)) {
+Results results_of(const Layout& layout, const RankCase& tested) {
   Results results;
+  const auto ranks = static_cast<int>(layout.tp * layout.pp);
   comm::run_ranks(ranks, [&](comm::Communicator& world) {
-    RankModel part(world, change);
+    RankModel part(world, layout, tested);
     if (world.rank() != 0) {
-      EXPECT_EQ(follow(*part.model, world), 0);
+      EXPECT_EQ(follow(*part.model, world, part.pipeline()), 0);
       return;
     }
-    ModelRanks others(world);
+    ModelRanks others(world, part.pipeline(), part.stage_layers);
     (void)others.lead([&] {
       EngineConfig config{.kv_cache_mib = 1, .max_batch = 4, .prompt_tokens = 9};
       GenerationEngine engine(*part.model, part.tokenizer, config, ranks > 1 ? &others : nullptr);
@@ -125,27 +150,27 @@ void expect_equal(const Results& split, const Results& whole) {
     EXPECT_NEAR(split.embedding[k], whole.embedding[k], 1e-6) << k;
 }
 
-struct RankCase {
-  const char* name;
-  void (*change)(model::ModelConfig&);
-};
-
 class SeveralRanks : public ::testing::TestWithParam<RankCase> {};
 
 TEST_P(SeveralRanks, AnswerLikeOne) {
-  const Results whole = results_of(1, GetParam().change);
+  const Results whole = results_of({}, GetParam());
   ASSERT_FALSE(whole.embedding.empty());
-  for (const int ranks : {2, 4}) {
-    SCOPED_TRACE(ranks);
-    const Results split = results_of(ranks, GetParam().change);
+  for (const Layout& layout : {Layout{2, 1}, {4, 1}, {1, 3}, {2, 2}}) {
+    SCOPED_TRACE(formatted("tp {}, pp {}", layout.tp, layout.pp));
+    const Results split = results_of(layout, GetParam());
     expect_equal(split, whole);
-    // Each rank has only its key heads, so the same memory holds more blocks.
-    EXPECT_EQ(split.kv_blocks, ranks * whole.kv_blocks);
+    // A rank has only its key heads and layers, so the same memory holds more blocks. With two
+    // stages, a rank has two of the three layers.
+    const std::int64_t of_layers = layout.pp == 1 ? 6 : layout.pp == 2 ? 9 : 18;
+    EXPECT_NEAR(static_cast<double>(split.kv_blocks),
+                static_cast<double>(layout.tp * whole.kv_blocks * of_layers) / 6.0,
+                static_cast<double>(layout.tp * layout.pp));
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, SeveralRanks,
                          ::testing::Values(RankCase{"Qwen3", nullptr},
+                                           RankCase{"Int8", nullptr, true},
                                            RankCase{"UntiedWithBiasesAndPostNorms",
                                                     [](model::ModelConfig& c) {
                                                       c.tie_embeddings = false;
@@ -162,14 +187,23 @@ INSTANTIATE_TEST_SUITE_P(Models, SeveralRanks,
                                                       c.moe.moe_intermediate_size = 20;
                                                       c.moe.num_shared_experts = 1;
                                                       c.sliding_window = 12;
-                                                    }}),
+                                                    }},
+                                           RankCase{"UntiedInt8Experts",
+                                                    [](model::ModelConfig& c) {
+                                                      c.tie_embeddings = false;
+                                                      c.moe.num_experts = 4;
+                                                      c.moe.num_experts_per_tok = 2;
+                                                      c.moe.moe_intermediate_size = 20;
+                                                      c.moe.num_shared_experts = 1;
+                                                    },
+                                                    true}),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
 TEST(ModelRanks, AnErrorOfRank0EndsTheOthersWithItsExitCode) {
   std::vector<int> codes(2, -1);
   EXPECT_THROW(comm::run_ranks(2,
                                [&](comm::Communicator& world) {
-                                 RankModel part(world, nullptr);
+                                 const RankModel part(world, {2, 1}, {});
                                  if (world.rank() != 0) {
                                    codes[1] = follow(*part.model, world);
                                    return;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "text/unicode/letters.hpp"
 #include "unit/text/text_samples.hpp"
 
 namespace trireme::text {
@@ -40,6 +41,33 @@ TEST(Nfkc, ReplacesCompatibleFormsBeforeItJoins) {
   EXPECT_EQ(to_nfkc("\uFF76\uFF9E"), "\u30AC");
   EXPECT_EQ(to_nfkc("\u3131\u314F"), "가");  // compatible letters are joined
   EXPECT_EQ(to_nfkc("\uFDFA").size(), 33U);
+}
+
+TEST(Nfd, DecomposesAndOrders) {
+  EXPECT_EQ(to_nfd(""), "");
+  EXPECT_EQ(to_nfd("plain ASCII, 世界"), "plain ASCII, 世界");
+  EXPECT_EQ(to_nfd("é"), "e\u0301");
+  EXPECT_EQ(to_nfd("á\u0323"), "a\u0323\u0301");
+  EXPECT_EQ(to_nfd("각"), "\u1100\u1161\u11A8");
+  EXPECT_EQ(to_nfd("\uFB01"), "\uFB01");
+  EXPECT_EQ(to_nfkd("\uFB01é\uFF21\u030A"), "fie\u0301A\u030A");
+  EXPECT_EQ(to_nfkd("a\u0301\uFF9E\u0323"), "a\u3099\u0323\u0301");  // classes 8, 220 and 230
+}
+
+TEST(Letters, BecomeLowerCaseOneByOne) {
+  EXPECT_EQ(lowercased(""), "");
+  EXPECT_EQ(lowercased("Straße ÄÖ 世界 \U00010400"), "straße äö 世界 \U00010428");
+  EXPECT_EQ(lowercased("\u0130"), "i\u0307");        // one letter becomes two characters
+  EXPECT_EQ(lowercased("ΣΑΣ"), "σασ");               // the form at the end of a word is not used
+  EXPECT_EQ(lowercased("\u01C5\u1E9E"), "\u01C6ß");  // title case, capital sharp s
+}
+
+TEST(Letters, LoseMarks) {
+  EXPECT_EQ(without_accents(""), "");
+  EXPECT_EQ(without_accents("e\u0301a\u0323\u0301é"), "eaé");  // é is one character
+  EXPECT_EQ(without_accents("\u0915\u0903\u20DD"), "\u0915");  // spacing and enclosing marks
+  EXPECT_EQ(without_accents("\u0300"), "");
+  EXPECT_EQ(without_accents("x\u036Fy\u0370"), "xy\u0370");  // the end of a range
 }
 
 TEST(Nfc, KeepsWhatUnicode12DoesNotJoin) {

@@ -163,7 +163,7 @@ TEST(Pieces, RefuseByNameWhatIsNotSupported) {
        "precompiled_charsmap is damaged: it has 0 bytes"},
       {"/normalizer", R"({"type": "Precompiled", "precompiled_charsmap": "a"})",
        "precompiled_charsmap is not base64"},
-      {"/normalizer", R"({"type": "NFKD"})", "type 'NFKD'"},
+      {"/normalizer", R"({"type": "BertNormalizer"})", "type 'BertNormalizer'"},
       {"/normalizer", R"({"type": "Replace", "pattern": {"Regex": "a+"}, "content": ""})",
        "Regex = a+ is not supported"},
       {"/normalizer", R"({"type": "Replace", "pattern": {"String": ""}, "content": ""})",
