@@ -42,6 +42,9 @@ def write_run(folder, steps):
                               '"grad_norm":1,"loss":%f,"attempt":%d}\n' % (step, 1000 + begin + step - first + 1, 100 * step, 2 + 100 / (step + 20),
                                                                           attempt))
         metrics.write('{"eval_step":%d,"valid_loss":2.5,"attempt":1}\n' % steps)
+    with open(f"{folder}/samples.jsonl", "w") as samples:
+        for step in (steps // 2, steps):
+            samples.write(json.dumps({"sample_step": step, "sample": 0, "prompt": "Once", "text": f"a <b>text</b> of step {step} " + "x" * 500}) + "\n")
     with open(f"{folder}/status.json", "w") as status:
         status.write('{"state":"done","exit_code":0,"step":%d,"committed":%d}' % (steps, steps))
     with open(f"{folder}/config.toml", "w") as config:
@@ -95,6 +98,8 @@ def check_small(program, folder):
     subprocess.run([program, "report", f"{folder}/one", f"{folder}/two", "-o", path], check=True, stdout=subprocess.DEVNULL)
     page = Report(path)
     assert "1 failed. 10 steps were repeated" in page.js("return document.body.innerText"), page.js("return document.body.innerText")
+    text = page.js("return document.body.innerText")
+    assert text.count("Generated samples over time") == 2 and "a <b>text</b> of step 100" in text, text
     assert page.js("return range.charts.length") == 7, "5 common charts, and the parts of a step of each run"
     for width in (1400, 360):
         for scheme in ("light", "dark"):

@@ -9,10 +9,12 @@
 #include <fstream>
 #include <set>
 
+#include "core/exponential_buckets.hpp"
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
 #include "core/hash/crc32c.hpp"
 #include "train/health/slow_rank.hpp"
+#include "train/report/jsonl_sink.hpp"
 #include "train/report/prometheus_sink.hpp"
 #include "train/report/tensorboard_sink.hpp"
 #include "train/report/wandb_sink.hpp"
@@ -263,6 +265,56 @@ TEST_F(FormatSinks, NormsOfLayersAreLabelsForPrometheusAndTagsForTensorboard) {
   TensorboardSink sink(setup());
   sink.write(line);
   EXPECT_TRUE(contains(tf_records(files("tensorboard")[0]).back(), "grad_norm/layer_00"));
+}
+
+TEST_F(FormatSinks, AHistogramIsInTensorboardAndWandbAndInNoOtherSink) {
+  MetricsLine line = step_line(10, 2.5);
+  std::vector<double> counts(ExponentialBuckets::kNum);
+  const std::size_t last = ExponentialBuckets::kPerSign + 100;
+  counts[last - 2] = 3;
+  counts[last] = 4;
+  line.metrics.push_back({"weights/layer_00", 0, Metric::Form::histogram, {}, counts});
+  PrometheusText text(setup());
+  text.add(line);
+  EXPECT_FALSE(contains(text.text(), "weights"));
+  JsonlSink(setup()).write(line);
+  EXPECT_FALSE(contains(read_file(setup().folder.metrics()), "weights"));
+
+  TensorboardSink(setup()).write(line);
+  WandbSink(setup()).write(line);
+
+  const auto doubles = [](const std::vector<double>& values) {
+    return std::string(reinterpret_cast<const char*>(values.data()),
+                       values.size() * sizeof(double));
+  };
+  const std::vector<double> borders{
+      ExponentialBuckets::border(last - 2), ExponentialBuckets::border(last - 1),
+      ExponentialBuckets::border(last), ExponentialBuckets::border(last + 1)};
+  const std::string record = tf_records(files("tensorboard")[0]).back();
+  EXPECT_TRUE(contains(record, "\x32\x20" + doubles(borders))) << "field 6: limits";
+  EXPECT_TRUE(contains(record, "\x3a\x20" + doubles({0, 3, 0, 4}))) << "field 7: counts";
+  const std::string row = wandb_records(files("wandb")[0]).back();
+  EXPECT_TRUE(contains(row, R"("_type":"histogram")")) << row;
+  EXPECT_TRUE(contains(row, R"("values":[3.0,0.0,4.0])")) << row;
+}
+
+TEST_F(FormatSinks, SamplesAreTextsOfTensorboardAndLinesOfSamplesJsonl) {
+  MetricsLine line{MetricsLine::Kind::sample};
+  line.add("sample_step", std::int64_t{20}).add("sample", std::int64_t{1});
+  line.add_text("prompt", "Once \xff").add_text("text", "two\nlines");
+
+  TensorboardSink(setup()).write(line);
+  JsonlSink(setup(2, 0)).write(line);
+
+  const std::string record = tf_records(files("tensorboard")[0]).back();
+  EXPECT_TRUE(contains(record, "samples/1"));
+  EXPECT_TRUE(contains(record, "    two\n    lines")) << record;
+  EXPECT_FALSE(std::filesystem::exists(setup().folder.metrics()));
+  const Json json = parse_json(read_file(setup().folder.samples()), "samples.jsonl");
+  EXPECT_EQ(json.at("text"), "two\nlines");
+  EXPECT_EQ(json.at("prompt"), "Once \uFFFD");
+  EXPECT_EQ(json.at("sample_step"), 20);
+  EXPECT_EQ(json.at("attempt"), 2);
 }
 
 TEST_F(FormatSinks, TheTextfileIsRemovedAtTheEnd) {
