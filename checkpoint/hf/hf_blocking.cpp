@@ -29,6 +29,7 @@ constexpr std::array<Reset, 36> kResets{{
     [](model::ModelConfig& c) { c.backout = false; },
     [](model::ModelConfig& c) { c.smear = false; },
     [](model::ModelConfig& c) { c.value_embeddings.clear(); },
+    [](model::ModelConfig& c) { c.value_residual = false; },
     [](model::ModelConfig& c) { c.embedding_scale = 1; },
     [](model::ModelConfig& c) { c.pre_norms = true; },
     [](model::ModelConfig& c) {
