@@ -15,7 +15,7 @@ using Reset = void (*)(model::ModelConfig& config);
 
 /// Each row sets one option, or options that need each other, to the values of a plain model. The
 /// first rows are options that some family has only together with later ones.
-constexpr std::array<Reset, 36> kResets{{
+constexpr std::array<Reset, 37> kResets{{
     [](model::ModelConfig& c) {
       c.window_pattern.clear();
       c.short_window = 0;

@@ -346,8 +346,8 @@ at::Tensor Block::plain_attention(const parallel::Microbatch& batch,
   std::vector<at::Tensor> dropped;
   for (std::int64_t head = heads_.query.begin; head < heads_.query.end; ++head) {
     const ops::DropoutMask one = dropout_mask(
-        context_, batch, dropout, index_,
-        static_cast<std::uint32_t>(kAttentionProbability + head), batch.dropout_positions);
+        context_, batch, dropout, index_, static_cast<std::uint32_t>(kAttentionProbability + head),
+        batch.dropout_positions);
     const at::Tensor of_head = probabilities.select(1, head - heads_.query.begin);
     dropped.push_back(ops::dropout_philox(of_head, one, ops::Path::plain));
   }

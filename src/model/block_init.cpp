@@ -10,8 +10,8 @@ parallel::InitDistribution Block::init_of(BlockLinear which) const {
   const bool is_projection = which == BlockLinear::o || which == BlockLinear::down;
   if (c.zero_projections && is_projection) return {zeros};
   if (c.init == "linear") {
-    const auto inputs = static_cast<double>(
-        block_linears(c).at(static_cast<std::size_t>(which)).columns);
+    const auto inputs =
+        static_cast<double>(block_linears(c).at(static_cast<std::size_t>(which)).columns);
     return {uniform, 1 / std::sqrt(inputs)};
   }
   if (c.init != "uniform") return {normal};

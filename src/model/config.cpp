@@ -280,16 +280,16 @@ ModelConfig model_preset(std::string_view name) {
 
 std::string matching_preset(const ModelConfig& config) {
   const auto shape_of = [](const ModelConfig& c) {
-    return std::tuple(c.hidden_size, c.num_layers, c.num_heads, c.num_kv_heads, c.head_dim,
-                      c.intermediate_size, c.tie_embeddings, c.qk_norm, c.activation, c.rope_theta,
-                      c.rope_scaling, c.norm_eps, c.moe.on() ? c.moe : MoeConfig{}, c.qkv_bias,
-                      c.attention_output_bias, c.mlp_bias, c.post_norms, c.sliding_window,
-                      c.full_attention_layers, c.attention_scale_dim, c.embedding_scale,
-                      c.local_rope_theta, c.rotary_dim, c.no_rope_layers, c.qk_norm_whole,
-                      c.pre_norms, c.attention_softcap, c.logit_softcap, c.window_pattern,
-                      c.short_window, c.norm_gain, c.embed_norm, c.qk_scale, c.init,
-                      c.zero_projections, c.residual_scalars, c.skips, c.backout, c.smear,
-                      c.value_embeddings, c.value_residual, c.norm, c.mlp, c.position, c.parallel_residual);
+    return std::tuple(
+        c.hidden_size, c.num_layers, c.num_heads, c.num_kv_heads, c.head_dim, c.intermediate_size,
+        c.tie_embeddings, c.qk_norm, c.activation, c.rope_theta, c.rope_scaling, c.norm_eps,
+        c.moe.on() ? c.moe : MoeConfig{}, c.qkv_bias, c.attention_output_bias, c.mlp_bias,
+        c.post_norms, c.sliding_window, c.full_attention_layers, c.attention_scale_dim,
+        c.embedding_scale, c.local_rope_theta, c.rotary_dim, c.no_rope_layers, c.qk_norm_whole,
+        c.pre_norms, c.attention_softcap, c.logit_softcap, c.window_pattern, c.short_window,
+        c.norm_gain, c.embed_norm, c.qk_scale, c.init, c.zero_projections, c.residual_scalars,
+        c.skips, c.backout, c.smear, c.value_embeddings, c.value_residual, c.norm, c.mlp,
+        c.position, c.parallel_residual);
   };
   for (const Preset& preset : kPresets) {
     ModelConfig named = model_preset(preset.name);

@@ -67,7 +67,7 @@ struct ModelConfig {
   bool skips = false;
   bool backout = false;
   bool smear = false;
-  std::string value_embeddings;    // "", "alternate" or a list of layers, see layer_list.hpp
+  std::string value_embeddings;  // "", "alternate" or a list of layers, see layer_list.hpp
   bool value_residual = false;
   double dropout = 0.0;            // embedding, residual and MLP outputs
   double attention_dropout = 0.0;  // plain attention path only

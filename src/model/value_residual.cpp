@@ -14,9 +14,8 @@ ValueResidual::ValueResidual(parallel::ParamRegistry& registry, const LayerConte
   const ModelConfig& c = context.config;
   width_ = local_heads(c, context.tensor.size(), context.tensor.rank()).key.count() * c.head_dim;
   if (!c.mixes_first_values(layer)) return;
-  parallel::ParamSpec spec{prefix + "self_attn.value_scalar",
-                           {1},
-                           {parallel::InitDistribution::Kind::ones, 0.5}};
+  parallel::ParamSpec spec{
+      prefix + "self_attn.value_scalar", {1}, {parallel::InitDistribution::Kind::ones, 0.5}};
   spec.decay = false;
   spec.partial = true;  // each rank of tp has the gradient of its own heads
   spec.frozen = context.lora.on();

@@ -139,9 +139,10 @@ double ActionCosts::stream_options_s() const {
   const double rows = facts_.parallel.sequence_parallel ? tokens_ / tp_ : tokens_;
   const auto of_values = static_cast<double>(2 * here_.queries + 6 * here_.keys);
   const auto of_mixed_values = static_cast<double>(2 * here_.queries + 10 * here_.keys);
-  return memory_s(element_ * (3 * rows * static_cast<double>(m.hidden_size) * mean(terms) +
-                              tokens_ * of_values * mean(m.num_value_embeddings()) +
-                              tokens_ * of_mixed_values * mean(m.value_residual ? m.num_layers - 1 : 0)));
+  return memory_s(element_ *
+                  (3 * rows * static_cast<double>(m.hidden_size) * mean(terms) +
+                   tokens_ * of_values * mean(m.num_value_embeddings()) +
+                   tokens_ * of_mixed_values * mean(m.value_residual ? m.num_layers - 1 : 0)));
 }
 
 double ActionCosts::attention_s() const {

@@ -61,7 +61,8 @@ TEST_F(RunReportTest, TheReportCardHasTheNumbersAndTextsOfEachEvaluation) {
   const std::filesystem::path evaluations = run().root / "evaluations";
   std::filesystem::create_directories(evaluations);
   write(evaluations / "core.json", {R"({"core": 0.25, "tasks": [{"accuracy": 0.5}]})"});
-  write(evaluations / "chat.json", {R"({"text": "Blue.", "ids": [4, 5], "finish_reason": "stop"})"});
+  write(evaluations / "chat.json",
+        {R"({"text": "Blue.", "ids": [4, 5], "finish_reason": "stop"})"});
   write(evaluations / "valid.json", {R"({"loss": 2)"});
   write(evaluations / "notes.txt", {"{}"});
 
