@@ -49,7 +49,7 @@ int write_report(const ReportSettings& settings) {
   write_file_atomic(settings.output, html);
   if (settings.json) return kExitDone;
   for (const report::RunReport& run : runs) {
-    print(report::summary_of(run) + "\n");
+    print(report::summary_of(run) + "\n" + report::card_text(run.evaluations));
     for (const std::string& note : run.notes) print(formatted("  note: {}\n", note));
   }
   print(formatted("report: {} ({})\n", settings.output,

@@ -66,6 +66,7 @@ void add_block(const model::ModelConfig& config, std::int64_t layer,
     add("self_attn.value_embed.weight", {config.num_kv_heads, config.vocab_size, config.head_dim});
     add("self_attn.value_gate.weight", {config.num_kv_heads, model::value_gate_inputs(config)});
   }
+  if (config.mixes_first_values(layer)) add("self_attn.value_scalar", {1});
   if (!moe.in_layer(layer)) return add_mlp("mlp", config.intermediate_size);
   const std::int64_t width = moe.moe_intermediate_size;
   add("mlp.gate.weight", {moe.num_experts, hidden});

@@ -15,7 +15,7 @@ using Reset = void (*)(model::ModelConfig& config);
 
 /// Each row sets one option, or options that need each other, to the values of a plain model. The
 /// first rows are options that some family has only together with later ones.
-constexpr std::array<Reset, 36> kResets{{
+constexpr std::array<Reset, 37> kResets{{
     [](model::ModelConfig& c) {
       c.window_pattern.clear();
       c.short_window = 0;
@@ -29,6 +29,7 @@ constexpr std::array<Reset, 36> kResets{{
     [](model::ModelConfig& c) { c.backout = false; },
     [](model::ModelConfig& c) { c.smear = false; },
     [](model::ModelConfig& c) { c.value_embeddings.clear(); },
+    [](model::ModelConfig& c) { c.value_residual = false; },
     [](model::ModelConfig& c) { c.embedding_scale = 1; },
     [](model::ModelConfig& c) { c.pre_norms = true; },
     [](model::ModelConfig& c) {

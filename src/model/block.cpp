@@ -80,6 +80,7 @@ Block::Block(parallel::ParamRegistry& registry, const LayerContext& context, std
   mix_.emplace(registry_, context_, index_, prefix_of(index_));
   if (context_.config.has_value_embedding(index_))
     values_.emplace(registry_, context_, prefix_of(index_));
+  first_values_.emplace(registry_, context_, index_, prefix_of(index_));
   declare_lora();
 }
 
@@ -181,12 +182,6 @@ void Block::declare_post_norms() {
   attention_output_norm_ =
       declare_stream_norm(registry_, context_, prefix + "attention_output_norm");
   mlp_output_norm_ = declare_stream_norm(registry_, context_, prefix + "mlp_output_norm");
-}
-
-const ops::RopeTables& Block::rope() const {
-  const ModelConfig& c = context_.config;
-  if (!c.has_rope(index_)) return context_.no_rope;
-  return c.local_rope_theta > 0 && c.has_window(index_) ? context_.local_rope : context_.rope;
 }
 
 void Block::declare_lora() {
@@ -336,12 +331,11 @@ at::Tensor Block::mlp(const parallel::Microbatch& batch, const at::Tensor& sum,
 
 at::Tensor Block::plain_attention(const parallel::Microbatch& batch,
                                   const ops::QueryKeyValue& heads) const {
-  const ModelConfig& c = context_.config;
+  const double dropout = context_.config.attention_dropout;
   const std::int64_t repeat = heads.q.size(1) / heads.k.size(1);
   const at::Tensor keys = heads.k.repeat_interleave(repeat, 1);
   const at::Tensor values = heads.v.repeat_interleave(repeat, 1);
-  ops::AttentionSetup setup = c.attention_setup(index_, batch.bounds);
-  setup.memo = batch.attention;
+  const ops::AttentionSetup setup = attention_of(batch);
   const at::Tensor mask =
       ops::attention_mask(setup, batch.rows(), batch.length(), heads.q.device()).unsqueeze(1);
   at::Tensor scores = heads.q.matmul(keys.transpose(-2, -1)).mul(setup.scale);
@@ -352,8 +346,8 @@ at::Tensor Block::plain_attention(const parallel::Microbatch& batch,
   std::vector<at::Tensor> dropped;
   for (std::int64_t head = heads_.query.begin; head < heads_.query.end; ++head) {
     const ops::DropoutMask one = dropout_mask(
-        context_, batch, c.attention_dropout, index_,
-        static_cast<std::uint32_t>(kAttentionProbability + head), batch.dropout_positions);
+        context_, batch, dropout, index_, static_cast<std::uint32_t>(kAttentionProbability + head),
+        batch.dropout_positions);
     const at::Tensor of_head = probabilities.select(1, head - heads_.query.begin);
     dropped.push_back(ops::dropout_philox(of_head, one, ops::Path::plain));
   }
@@ -362,8 +356,7 @@ at::Tensor Block::plain_attention(const parallel::Microbatch& batch,
 
 at::Tensor Block::attend(const parallel::Microbatch& batch, const ops::QueryKeyValue& heads) const {
   if (batch.training && context_.config.attention_dropout > 0) return plain_attention(batch, heads);
-  ops::AttentionSetup setup = context_.config.attention_setup(index_, batch.bounds);
-  setup.memo = batch.attention;
+  ops::AttentionSetup setup = attention_of(batch);
   const parallel::ContextGroup& context = context_.context;
   if (context.size() > 1) {
     return parallel::context_attention(heads.q, heads.k, heads.v,
@@ -386,13 +379,12 @@ at::Tensor Block::attention_core(const parallel::Microbatch& batch, const at::Te
 
 at::Tensor Block::forward(const parallel::Microbatch& batch, const at::Tensor& input,
                           std::span<const at::Tensor> sources) const {
-  const at::Tensor x = mix_->mixed(input, sources);
-  const at::Tensor qkv = project(batch, x);
-  if (context_.recompute != parallel::Recompute::selective)
-    return finish(batch, x, {attention_core(batch, qkv), {}});
-  return finish(batch, x, recomputed(qkv, [this, batch](const at::Tensor& again) {
-                  return attention_core(batch, again);
-                }));
+  const at::Tensor x = mix_->mixed(input, first_values_->terms_of(sources));
+  const at::Tensor qkv = first_values_->mixed(project(batch, x), sources);
+  const auto core = [this, batch](const at::Tensor& of) { return attention_core(batch, of); };
+  const bool again = context_.recompute == parallel::Recompute::selective;
+  const Recomputed attended = again ? recomputed(qkv, core) : Recomputed{core(qkv), {}};
+  return first_values_->joined(finish(batch, x, attended), qkv);
 }
 
 }  // namespace trireme::model

@@ -10,6 +10,7 @@
 #include "model/layer_context.hpp"
 #include "model/residual_mix.hpp"
 #include "model/value_embedding.hpp"
+#include "model/value_residual.hpp"
 #include "model/weighted.hpp"
 
 namespace trireme::model {
@@ -50,8 +51,8 @@ weighted::Adapters declare_adapters(parallel::ParamRegistry& registry, const Lor
 ///
 /// Weights in storage order: input norm; q, k, v as one matrix; o; post norm; gate, up as one
 /// matrix; down (or the weights of Experts); q norm, k norm; biases of these matrices; norms of the
-/// outputs of attention and MLP; scalars of residual terms; value embedding and its gate. With LoRA,
-/// these weights are frozen, and the adapters follow.
+/// outputs of attention and MLP; scalars of residual terms; value embedding and its gate; scalar
+/// of the value residual. With LoRA, these weights are frozen, and the adapters follow.
 class Block : public Layer {
  public:
   /// Declares the weights. `index` is the global layer number.
@@ -107,6 +108,8 @@ class Block : public Layer {
                                const at::Tensor& normed) const;
   [[nodiscard]] at::Tensor attend(const parallel::Microbatch& batch,
                                   const ops::QueryKeyValue& heads) const;
+  /// Returns the keys that queries of the batch see, for one pass.
+  [[nodiscard]] ops::AttentionSetup attention_of(const parallel::Microbatch& batch) const;
   /// Returns the rotary tables of this layer.
   [[nodiscard]] const ops::RopeTables& rope() const;
   [[nodiscard]] at::Tensor plain_attention(const parallel::Microbatch& batch,
@@ -143,6 +146,7 @@ class Block : public Layer {
   std::optional<parallel::WeightRef> mlp_output_norm_;
   std::optional<ResidualMix> mix_;
   std::optional<ValueEmbedding> values_;
+  std::optional<ValueResidual> first_values_;
   weighted::Adapters qkv_adapters_;
   weighted::Adapters output_adapters_;
   weighted::Adapters gate_up_adapters_;

@@ -44,7 +44,7 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& input
                                  std::span<const at::Tensor> sources, const ops::PagedCache& cache,
                                  const at::Tensor& kept) const {
   const ModelConfig& c = context_.config;
-  const at::Tensor x = mix_->mixed(input, sources);
+  const at::Tensor x = mix_->mixed(input, first_values_->terms_of(sources));
   const ops::Path path = context_.path;
   TRIREME_ASSERT(!context_.tensor.sequence_parallel() && context_.context.size() == 1);
   TRIREME_ASSERT(heads_.key_of_query.empty());
@@ -79,8 +79,9 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& input
     setup.q_weight = gain(*qk_norms_.query);
     setup.k_weight = gain(*qk_norms_.key);
   }
-  const at::Tensor qkv = linear(entered, qkv_, qkv_adapters_, qkv_bias_);
-  if (values_) values_->add_cached(step.tokens, entered, qkv);
+  const at::Tensor own = linear(entered, qkv_, qkv_adapters_, qkv_bias_);
+  if (values_) values_->add_cached(step.tokens, entered, own);
+  const at::Tensor qkv = first_values_->mixed(own, sources);
   const ops::QueryKeyValue heads = ops::qkv_norm_rope_forward(
       with_whole_norm(qkv.unsqueeze(0)), heads_.query.count(), heads_.key.count(), setup, path);
   const ops::AttentionSetup setting = c.attention_setup(index_);
@@ -105,13 +106,12 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& input
   } else {
     sum = normed = attention + residual;
   }
-  if (experts_) {
-    const at::Tensor y = sum_over_ranks(experts_->forward_cached(normed));
-    return sum + normed_by(y, mlp_output_norm_);
-  }
+  const auto result = [&](const at::Tensor& y) {
+    return first_values_->joined(sum + normed_by(y, mlp_output_norm_), qkv);
+  };
+  if (experts_) return result(sum_over_ranks(experts_->forward_cached(normed)));
   const at::Tensor hidden = hidden_of(linear(normed, gate_up_, gate_up_adapters_, gate_up_bias_));
-  return sum +
-         normed_by(summed_linear(hidden, down_, down_adapters_, down_bias_), mlp_output_norm_);
+  return result(summed_linear(hidden, down_, down_adapters_, down_bias_));
 }
 
 std::vector<parallel::WeightRef> Block::linears() const {
@@ -157,9 +157,9 @@ at::Tensor Transformer::hidden_cached(const CachedStep& step, const KvCache& cac
     const parallel::UnitUse use(registry_.weights(), block_units_[i]);
     // After the last layer, nothing reads the other rows.
     const bool last = layer + 1 == context_.config.num_layers;
-    x = blocks_[i]->forward_cached(step, x, sources.of(layer), cache.layers[i],
-                                   last ? step.kept : at::Tensor());
-    sources.put(layer, x);
+    const at::Tensor output = blocks_[i]->forward_cached(
+        step, x, sources.of(layer), cache.layers[i], last ? step.kept : at::Tensor());
+    x = sources.put_output(layer, output, x);
   }
   if (!stage.has_head) {
     registry_.weights().resume(std::move(around));

@@ -11,8 +11,8 @@
 #include "core/join.hpp"
 #include "core/problems.hpp"
 #include "model/depth_rule.hpp"
-#include "model/layer_list.hpp"
 #include "model/option_checks.hpp"
+#include "model/preset_options.hpp"
 #include "model/stream_options.hpp"
 #include "ops/activations.hpp"
 
@@ -31,33 +31,6 @@ struct Preset {
   bool tie_embeddings = true;
   void (*set_options)(ModelConfig& config) = nullptr;
 };
-
-/// The smallest GPT-2 of OpenAI, with 124 million parameters.
-void set_gpt2(ModelConfig& c) {
-  c.norm = "layer";
-  c.mlp = "plain";
-  c.position = "learned";
-  c.activation = "gelu_tanh";
-  c.qkv_bias = c.attention_output_bias = c.mlp_bias = true;
-  c.max_seq_len = 1024;
-}
-
-/// The model of nanochat, commit 92d63d4. The depth gives the sizes.
-void set_nanochat(ModelConfig& c) {
-  c.depth = DepthRule::kDefaultDepth;
-  c.max_seq_len = DepthRule::kSequence;
-  c.vocab_size = DepthRule::kVocabulary;
-  c.norm_gain = false;
-  c.embed_norm = c.residual_scalars = c.backout = c.smear = c.zero_projections = true;
-  c.mlp = "plain";
-  c.activation = "relu2";
-  c.rope_theta = 1e5;
-  c.qk_scale = 1.2;
-  c.logit_softcap = 15;
-  c.init = "uniform";
-  c.value_embeddings = kAlternate;
-  c.window_pattern = "SSSL";
-}
 
 /// The GPT models of Megatron-LM (README of release 0.8) with the block of Trireme. A gated MLP of
 /// width 8/3 h has as many weights as the ungated MLP of Megatron-LM, of width 4 h. The embedding
@@ -80,7 +53,7 @@ const MoeConfig kExpertsOfV2{.num_experts = 4,
                              .router_aux_loss_coef = 0.01};
 
 // Sizes derived from hidden_size stay 0 here, so that they follow a different hidden_size.
-const std::array<Preset, 18> kPresets{{
+const std::array<Preset, 19> kPresets{{
     {"tiny", FfnRule::pi, 128, 4, 4, 2, true, 1e-6},
     {"minimind-3", FfnRule::pi, 768, 8, 8, 4, true, 1e-6},
     {"minimind-3-moe", FfnRule::pi, 768, 8, 8, 4, true, 1e-6, kExpertsOfV3},
@@ -98,6 +71,7 @@ const std::array<Preset, 18> kPresets{{
     gpt("gpt-314b", 16384, 96, 128),
     gpt("gpt-462b", 18432, 112, 144),
     {"gpt2-124m", FfnRule::four, 768, 12, 12, 12, false, 1e-5, {}, true, set_gpt2},
+    {"nanogpt-11", FfnRule::four, 768, 12, 6, 6, true, 1e-6, {}, false, set_nanogpt},
     {"nanochat", FfnRule::four, 0, 0, 0, 0, true, 1e-6, {}, false, set_nanochat},
 }};
 
@@ -306,16 +280,16 @@ ModelConfig model_preset(std::string_view name) {
 
 std::string matching_preset(const ModelConfig& config) {
   const auto shape_of = [](const ModelConfig& c) {
-    return std::tuple(c.hidden_size, c.num_layers, c.num_heads, c.num_kv_heads, c.head_dim,
-                      c.intermediate_size, c.tie_embeddings, c.qk_norm, c.activation, c.rope_theta,
-                      c.rope_scaling, c.norm_eps, c.moe.on() ? c.moe : MoeConfig{}, c.qkv_bias,
-                      c.attention_output_bias, c.mlp_bias, c.post_norms, c.sliding_window,
-                      c.full_attention_layers, c.attention_scale_dim, c.embedding_scale,
-                      c.local_rope_theta, c.rotary_dim, c.no_rope_layers, c.qk_norm_whole,
-                      c.pre_norms, c.attention_softcap, c.logit_softcap, c.window_pattern,
-                      c.short_window, c.norm_gain, c.embed_norm, c.qk_scale, c.init,
-                      c.zero_projections, c.residual_scalars, c.skips, c.backout, c.smear,
-                      c.value_embeddings, c.norm, c.mlp, c.position, c.parallel_residual);
+    return std::tuple(
+        c.hidden_size, c.num_layers, c.num_heads, c.num_kv_heads, c.head_dim, c.intermediate_size,
+        c.tie_embeddings, c.qk_norm, c.activation, c.rope_theta, c.rope_scaling, c.norm_eps,
+        c.moe.on() ? c.moe : MoeConfig{}, c.qkv_bias, c.attention_output_bias, c.mlp_bias,
+        c.post_norms, c.sliding_window, c.full_attention_layers, c.attention_scale_dim,
+        c.embedding_scale, c.local_rope_theta, c.rotary_dim, c.no_rope_layers, c.qk_norm_whole,
+        c.pre_norms, c.attention_softcap, c.logit_softcap, c.window_pattern, c.short_window,
+        c.norm_gain, c.embed_norm, c.qk_scale, c.init, c.zero_projections, c.residual_scalars,
+        c.skips, c.backout, c.smear, c.value_embeddings, c.value_residual, c.norm, c.mlp,
+        c.position, c.parallel_residual);
   };
   for (const Preset& preset : kPresets) {
     ModelConfig named = model_preset(preset.name);

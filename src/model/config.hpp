@@ -67,7 +67,8 @@ struct ModelConfig {
   bool skips = false;
   bool backout = false;
   bool smear = false;
-  std::string value_embeddings;    // "", "alternate" or a list of layers, see layer_list.hpp
+  std::string value_embeddings;  // "", "alternate" or a list of layers, see layer_list.hpp
+  bool value_residual = false;
   double dropout = 0.0;            // embedding, residual and MLP outputs
   double attention_dropout = 0.0;  // plain attention path only
   MoeConfig moe;
@@ -77,8 +78,8 @@ struct ModelConfig {
     visit("preset", self.preset,
           "named shape: tiny, minimind-3, minimind-3-moe, minimind-2-small, minimind-2, "
           "minimind-2-moe, minimind-1024x16, gpt-1.7b, gpt-7.1b, gpt-16b, gpt-32b, gpt-70b, "
-          "gpt-119b, gpt-177b, gpt-314b, gpt-462b, gpt2-124m, nanochat; empty: use the start "
-          "checkpoint or the sizes below");
+          "gpt-119b, gpt-177b, gpt-314b, gpt-462b, gpt2-124m, nanogpt-11, nanochat; empty: use the "
+          "start checkpoint or the sizes below");
     visit(
         "depth", self.depth,
         "preset nanochat: number of layers, which also gives the width, the heads, the batch, the "
@@ -152,8 +153,9 @@ struct ModelConfig {
     visit("qk_scale", self.qk_scale, "factor of queries and of keys after their norm (nanochat)");
     visit("softcap", self.softcap, "another name of logit_softcap");
     visit("init", self.init,
-          "initial values: normal (standard deviation 0.02) or uniform (matrices within "
-          "sqrt(3 / hidden_size), with the other values of nanochat)");
+          "initial values: normal (standard deviation 0.02), uniform (matrices within "
+          "sqrt(3 / hidden_size), with the other values of nanochat) or linear (matrices within "
+          "1 / sqrt(inputs), embedding with standard deviation 1, head of zeros; modded-nanoGPT)");
     visit("zero_projections", self.zero_projections,
           "output matrices of attention and MLP begin as zeros (modded-nanoGPT)");
     visit(
@@ -171,6 +173,9 @@ struct ModelConfig {
         "value_embeddings", self.value_embeddings,
         "layers that add a gated embedding of the token to their values, as a list from 0: 1,3,5; "
         "alternate: every second layer, with the last layer");
+    visit("value_residual", self.value_residual,
+          "the values v of each layer become (1 - z) v + z w: w are the values of the first layer, "
+          "and z is trained (modded-nanoGPT)");
     visit("dropout", self.dropout,
           "dropout probability on embedding, residual and MLP outputs, in [0, 1)");
     visit("attention_dropout", self.attention_dropout,
@@ -213,7 +218,17 @@ struct ModelConfig {
   /// Returns the number of layers with such an embedding.
   [[nodiscard]] std::int64_t num_value_embeddings() const;
 
-  /// Returns the number of weights of one such embedding, without its gate.
+  /// Returns true if the layer mixes values of the first layer into its own.
+  [[nodiscard]] bool mixes_first_values(std::int64_t layer) const {
+    return value_residual && layer > 0 && layer < num_layers;
+  }
+
+  /// Returns true if a later layer reads the values of this layer.
+  [[nodiscard]] bool gives_first_values(std::int64_t layer) const {
+    return value_residual && layer == 0 && num_layers > 1;
+  }
+
+  /// Returns the number of weights of the value embedding of one layer, without its gate.
   [[nodiscard]] std::int64_t value_table_size() const {
     return vocab_size * num_kv_heads * head_dim;
   }

@@ -46,6 +46,7 @@ double multiplied_parameters(const ModelConfig& config) {
   for (std::int64_t layer = 0; layer <= config.num_layers; ++layer)
     for (const ResidualTerm& term : residual_terms(config, layer))
       others += term.scale_name != nullptr ? 2 : 1;
+  if (config.value_residual) others += config.num_layers - 1;
   if (config.smear) others += smear_gate_inputs(config) + 1;
   return static_cast<double>(config.num_parameters() - others);
 }

@@ -33,6 +33,7 @@ struct LayerContext {
   ops::RopeTables no_rope =
       {};                 // rotation by 0, for layers without rotary embedding, if there are any
   Int8Weights int8 = {};  // inference only
+  std::int64_t training_window = 0;  // largest window in training; 0: no limit
 
   /// Returns the settings of the norms of the residual stream.
   [[nodiscard]] ops::NormSetup norm() const {

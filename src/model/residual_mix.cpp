@@ -45,11 +45,27 @@ ResidualSources::ResidualSources(const ModelConfig& config) {
       of_layer.push_back(term.source);
       kept_.emplace(term.source, at::Tensor());
     }
+    if (config.mixes_first_values(layer)) of_layer.push_back(kFirstValues);
+    if (config.gives_first_values(layer)) {
+      gives_values_ = layer;
+      kept_.emplace(kFirstValues, at::Tensor());
+    }
   }
 }
 
 void ResidualSources::put(std::int64_t layer, const at::Tensor& x) {
   if (const auto kept = kept_.find(layer); kept != kept_.end()) kept->second = x;
+}
+
+at::Tensor ResidualSources::put_output(std::int64_t layer, const at::Tensor& output,
+                                       const at::Tensor& input) {
+  at::Tensor x = output;
+  if (layer == gives_values_) {
+    x = output.narrow(0, 0, input.numel()).view(input.sizes());
+    put(kFirstValues, output.narrow(0, input.numel(), output.numel() - input.numel()));
+  }
+  put(layer, x);
+  return x;
 }
 
 std::vector<at::Tensor> ResidualSources::of(std::int64_t layer) const {
@@ -77,9 +93,12 @@ void ResidualSources::add_grads(std::int64_t layer, std::span<const at::Tensor> 
 }
 
 at::Tensor ResidualSources::whole_grad(std::int64_t layer, const at::Tensor& grad) {
+  at::Tensor whole = grad;
   const auto kept = kept_.find(layer);
-  if (kept == kept_.end() || !kept->second.defined()) return grad;
-  return grad + std::exchange(kept->second, at::Tensor());
+  if (kept != kept_.end() && kept->second.defined())
+    whole = grad + std::exchange(kept->second, at::Tensor());
+  if (layer != gives_values_) return whole;
+  return at::cat({whole.flatten(), std::exchange(kept_.at(kFirstValues), at::Tensor())});
 }
 
 }  // namespace trireme::model

@@ -1,5 +1,6 @@
 #pragma once
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,7 +39,11 @@ class ResidualSources {
 
   /// Keeps the output of a layer (kEmbeddingSource: of the embedding) if a later layer reads it.
   void put(std::int64_t layer, const at::Tensor& x);
-  /// Returns the sources of a layer, in the order of its terms.
+  /// Keeps the output of a layer with this input, as put() does, and the values that are joined to it
+  /// (ValueResidual). Returns the residual stream in the output.
+  [[nodiscard]] at::Tensor put_output(std::int64_t layer, const at::Tensor& output,
+                                      const at::Tensor& input);
+  /// Returns the sources of a layer, in the order of its terms; then the values of the first layer.
   [[nodiscard]] std::vector<at::Tensor> of(std::int64_t layer) const;
   /// Returns the sources of a layer, [count, D] each, where `rows` are the rows to take of sources
   /// that have more rows.
@@ -47,10 +52,12 @@ class ResidualSources {
 
   /// Adds the gradients of the sources of a layer.
   void add_grads(std::int64_t layer, std::span<const at::Tensor> grads);
-  /// Returns the gradient of the output of a layer: `grad` and the gradients from later readers.
+  /// Returns the gradient of the output of a layer: `grad` and the gradients from later readers,
+  /// joined to the gradient of its values if later layers read them.
   [[nodiscard]] at::Tensor whole_grad(std::int64_t layer, const at::Tensor& grad);
 
  private:
+  std::optional<std::int64_t> gives_values_;        // the layer with kFirstValues, if it is read
   std::vector<std::vector<std::int64_t>> sources_;  // by reading layer; last: the final norm
   std::map<std::int64_t, at::Tensor> kept_;         // by source; undefined: not known yet
 };

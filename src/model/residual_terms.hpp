@@ -8,6 +8,8 @@ namespace trireme::model {
 
 /// ResidualTerm::source of the output of the embedding; other sources are layers.
 constexpr std::int64_t kEmbeddingSource = -1;
+/// Source of the values of the first layer, which ValueResidual reads.
+constexpr std::int64_t kFirstValues = -2;
 
 /// An earlier hidden state that a layer also reads: the residual stream x becomes
 /// scale * x + sign * factor * source, where factor and scale are trained numbers.

@@ -47,9 +47,9 @@ void check_stream_options(const ModelConfig& config, Problems& problems) {
     problems.add("model.norm_gain", "false", "needs model.norm = rms");
   if (config.smear && config.learned_positions())
     problems.add("model.smear", "true", "needs model.position = rope");
-  const std::vector<std::string> inits{"normal", "uniform"};
+  const std::vector<std::string> inits{"normal", "uniform", "linear"};
   problems.one_of("model.init", config.init, inits);
-  if (config.init == "uniform" && config.moe.on())
+  if (config.init != "normal" && config.moe.on())
     problems.add("model.init", config.init, "is not supported for a model with experts");
   if (config.zero_projections && config.moe.on())
     problems.add("model.zero_projections", "true", "is not supported for a model with experts");
@@ -69,6 +69,7 @@ double num_stream_parameters(const ModelConfig& config) {
     for (const ResidualTerm& term : residual_terms(config, layer))
       scalars += term.scale_name != nullptr ? 2 : 1;
   if (config.smear) scalars += smear_gate_inputs(config) + 1;
+  if (config.value_residual) scalars += config.num_layers - 1;
   const double of_head =
       static_cast<double>(config.vocab_size) * static_cast<double>(config.head_dim) +
       static_cast<double>(value_gate_inputs(config));

@@ -69,6 +69,8 @@ parallel::ParamId Transformer::declare_table(parallel::ParamSpec::Table table,
                            {config.vocab_size, config.hidden_size},
                            {parallel::InitDistribution::Kind::normal}};
   if (config.init == "uniform") spec.init.scale = is_head ? 0.001 : 0.8;
+  if (config.init == "linear") spec.init.scale = 1;
+  if (config.init == "linear" && is_head) spec.init = {parallel::InitDistribution::Kind::zeros};
   spec.table = table;
   spec.split = parallel::DimSplit{0};
   spec.frozen = context_.lora.on();
@@ -298,8 +300,9 @@ at::Tensor Transformer::forward(std::size_t stage, const parallel::Microbatch& g
   for (auto i = static_cast<std::size_t>(blocks.begin);
        LayerActivations & of_block : saved.blocks) {
     const parallel::UnitUse use(registry_.weights(), block_units_[i]);
-    x = layer_forward(*blocks_[i++], batch, x, context_.recompute, of_block, sources.of(layer));
-    sources.put(layer++, x);
+    const at::Tensor output =
+        layer_forward(*blocks_[i++], batch, x, context_.recompute, of_block, sources.of(layer));
+    x = sources.put_output(layer++, output, x);
   }
   if (!stages_[stage].has_head) return x;
   for (const std::size_t unit : head_units_)
@@ -373,8 +376,8 @@ at::Tensor Transformer::output(std::size_t stage, const parallel::Microbatch& ba
   for (auto i = static_cast<std::size_t>(blocks.begin); i < static_cast<std::size_t>(blocks.end);
        ++i) {
     const parallel::UnitUse use(registry_.weights(), block_units_[i]);
-    x = blocks_[i]->forward(batch, x, sources.of(layer));
-    sources.put(layer++, x);
+    const at::Tensor output = blocks_[i]->forward(batch, x, sources.of(layer));
+    x = sources.put_output(layer++, output, x);
   }
   if (stages_[stage].has_head) {
     for (const std::size_t unit : head_units_)

@@ -71,6 +71,10 @@ class Transformer {
 
   [[nodiscard]] const Fp8Scaling& fp8() const { return fp8_; }
 
+  /// Limits the windows of all layers in later training passes; 0: the windows of the model. Call it
+  /// between updates, with the same value on all ranks.
+  void limit_windows(std::int64_t window) { context_.training_window = window; }
+
   /// Computes the output of a stage from `in`, the previous stage's output (undefined for the first
   /// stage). If the stage has the head, the output is the hidden states after the final norm, on
   /// every rank of tp, and backward_final_norm() must be called before backward(). Stores the

@@ -313,6 +313,7 @@ Json run_json(const RunReport& run) {
             {"slow_ranks", Json::array()},
             {"rank_times", Json::array()},
             {"samples", samples_json(run.samples)},
+            {"evaluations", to_json(run.evaluations)},
             {"notes", run.notes}};
   if (!run.attempts.empty()) {
     Json wall{{"total", run.goodput.end - run.goodput.begin}};
@@ -359,6 +360,7 @@ RunReport read_run(const std::filesystem::path& directory, double now_s,
   if (!run.attempts.empty()) run.device_hours = run.goodput.device_s / 3600;
   run.rank_times = read_rank_times(folder.ranks());
   run.samples = read_samples(folder.samples());
+  run.evaluations = read_evaluations(directory, run.notes);
   run.layout = text_of(folder.layout());
   run.mfu_predicted = predicted_mfu_in(run.layout);
   run.distribution = text_of(folder.distribution());

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/files/json.hpp"
+#include "report/evaluations.hpp"
 #include "report/goodput.hpp"
 #include "report/metrics_file.hpp"
 #include "report/rank_times.hpp"
@@ -62,6 +63,7 @@ struct RunReport {
   std::vector<SlowRank> slow_ranks;
   std::vector<RankTimes> rank_times;          // from ranks.jsonl
   std::vector<Sample> samples;                // from samples.jsonl
+  std::vector<Evaluation> evaluations;        // the report card
   std::map<std::string, std::string> config;  // config.toml: "optim.lr" -> "0.0003"
   std::string layout;                         // text of layout.json; "" if it is missing
   std::string distribution;                   // text of distribution.json; "" if it is missing

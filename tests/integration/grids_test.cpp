@@ -132,7 +132,7 @@ const OptionsCase kOptions[] = {
      }},
     {"residual terms",
      [](model::ModelConfig& model) {
-       model.residual_scalars = model.skips = model.backout = true;
+       model.residual_scalars = model.skips = model.backout = model.value_residual = true;
        model.smear = model.embed_norm = true;
        model.norm_eps = 0.1;  // backout of the last of 2 layers would only scale the norm's input
        model.init = "uniform";

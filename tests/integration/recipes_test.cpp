@@ -243,5 +243,42 @@ TEST_F(Recipes, TheBatchSizeChangesByPhases) {
   expect_words(changed, {"data.batch_phases = 0:12", "the checkpoint has 0:12,3:24,5:4"});
 }
 
+/// The windows of the model apply in validation, and in training from the last phase on.
+TEST_F(Recipes, TheAttentionWindowChangesByPhases) {
+  const Arguments windows{"--train.window_schedule", "0:4,3:8,5:0", "--optim.schedule", "constant"};
+  ASSERT_EQ(pretrain("windows", with(windows, {"--train.steps", "6"})).code, 0);
+  const Arguments narrow{"--model.sliding_window", "4", "--optim.schedule", "constant"};
+  ASSERT_EQ(pretrain("narrow", with(narrow, {"--train.steps", "6"})).code, 0);
+  const std::vector<double> losses = metrics("windows").losses();
+  const std::vector<double> of_narrow = metrics("narrow").losses();
+  ASSERT_EQ(losses.size(), 6U);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(losses[i], of_narrow[i]) << i;
+  EXPECT_NE(losses[3], of_narrow[3]);
+
+  for (const char* stop : {"2", "3", "5"}) {
+    std::filesystem::remove_all(path("windows_parts"));
+    ASSERT_EQ(pretrain("windows_parts", with(windows, {"--train.steps", stop})).code, 0);
+    ASSERT_EQ(pretrain("windows_parts", with(windows, {"--train.steps", "6"})).code, 0);
+    EXPECT_EQ(hash("windows_parts"), hash("windows")) << "resumed at " << stop;
+  }
+
+  for (const auto& [schedule, words] : std::map<const char*, const char*>{
+           {"0:4", "ends with a window of 4. The last window must be 0"},
+           {"1:4,3:0", "begins at step 1"},
+           {"0:-1,3:0", "has the window -1 at step 0"},
+           {"0:64,3:0", "must be at most train.seq_len = 32"}}) {
+    const Exit wrong = pretrain("wrong", {"--train.window_schedule", schedule});
+    EXPECT_EQ(wrong.code, 2) << schedule;
+    expect_words(wrong, {"train.window_schedule", words});
+  }
+  const Exit changed = pretrain("windows", {"--train.steps", "7"});
+  EXPECT_EQ(changed.code, 2);
+  expect_words(changed, {"train.window_schedule", "the checkpoint has 0:4,3:8,5:0"});
+  const Exit dpo = trireme({"dpo", "--init", path("windows").string(), "--data", set().string(),
+                            "--run", path("dpo").string(), "--train.window_schedule", "0:4,3:0"});
+  EXPECT_EQ(dpo.code, 2);
+  expect_words(dpo, {"only pretrain and sft can limit the windows"});
+}
+
 }  // namespace
 }  // namespace trireme

@@ -4,7 +4,7 @@
 usage: nanochat.py PARITY_DRIVER TRIREME_DATA
 
 The model is written anew here, from the descriptions of the options: norms without weights, norm of the embedding, scaled queries and keys, residual
-scalars, U-net skips, backout, smear, gated value embeddings and the soft-cap of logits. The preset nanochat is trained with its own optimizer. Losses, norms, gradients of step 1 and weights after 5 updates are
+scalars, U-net skips, backout, smear, gated value embeddings, values of the first layer and the soft-cap of logits. The preset nanochat is trained with its own optimizer. Losses, norms, gradients of step 1 and weights after 5 updates are
 compared like in parity.py, in fp64 with a bound of 1e-10, on one process and on layouts (CASES). Exits with 1 and prints every line that is out of bounds.
 """
 import sys
@@ -22,12 +22,15 @@ NANOCHAT = {"model.norm_gain": "false", "model.embed_norm": "true", "model.qk_sc
             "model.smear": "true", "model.backout": "true", "model.value_embeddings": "alternate", "model.softcap": 15, "model.activation": "relu2",
             "model.num_layers": 4, "model.rope_theta": 1e5}
 RECORD_11 = {"model.norm_gain": "false", "model.embed_norm": "true", "model.residual_scalars": "true", "model.skips": "true", "model.logit_softcap": 30,
-             "model.activation": "relu2", "model.num_layers": 5, "model.rope_theta": 1e4}
+             "model.activation": "relu2", "model.num_layers": 5, "model.rope_theta": 1e4, "model.value_residual": "true"}
 WITH_GAIN = {"model.residual_scalars": "true", "model.skips": "true", "model.backout": "true", "model.smear": "true", "model.value_embeddings": "0,2"}
 MUON = {**parity.MUON, "optim.name": "muon", "optim.value_lr": 3e-3, "optim.orthogonalize": "newton_schulz"}
 # The preset itself, with small sizes. Momentum and weight decay change within the few updates.
 PRESET = {"model.depth": 4, "model.num_layers": 4, "model.vocab_size": 512, "model.zero_projections": "false", "train.seq_len": 96, "optim.momentum_warmup": 2,
           "optim.decay_steps": 3, "optim.warmup_steps": 1, "optim.lr": 0.02, "optim.matrix_lr": 0.02, "optim.weight_decay": 0.5}
+# The preset of record 11 with small sizes, and with its optimizers: Muon, and AdamW with own rates. Outputs and head are not zeros, so that all weights have gradients.
+RECORD = {"model.init": "normal", "model.zero_projections": "false", "model.num_heads": 2, "model.num_kv_heads": 2, "model.num_layers": 6, "model.intermediate_size": 256,
+          "model.vocab_size": 512, **parity.MUON, "optim.name": "muon", "optim.orthogonalize": "newton_schulz", "optim.head_lr": 8e-3, "optim.momentum_warmup": 3}
 BASE = {"preset": "tiny", "tie": "false", "head_dim": 16, "data": "short"}
 
 
@@ -39,6 +42,8 @@ CASES = [
     case("nanochat, depth 4", NANOCHAT),
     case("nanochat, depth 4, one document a row, muon", {**NANOCHAT, **MUON}, data="long"),
     case("record 11", RECORD_11),
+    case("preset nanogpt-11", RECORD, preset="nanogpt-11", head_dim=32),
+    case("preset nanogpt-11, tp 2 sp zero 1", {**RECORD, "parallel.tp": 2, "parallel.zero": 1, "parallel.sequence_parallel": "true"}, 2, preset="nanogpt-11", head_dim=32),
     case("preset nanochat", PRESET, preset="nanochat"),
     case("preset nanochat, tp 2 zero 1", {**PRESET, "parallel.tp": 2, "parallel.zero": 1}, 2, preset="nanochat"),
     case("with weights of norms, tied", WITH_GAIN, tie="true"),
@@ -68,7 +73,7 @@ class Weight(nn.Module):
 
 
 class Attention(nn.Module):
-    def __init__(self, c, has_values):
+    def __init__(self, c, has_values, mixes_values):
         super().__init__()
         self.c, width = c, c["hidden_size"]
         self.q_proj = nn.Linear(width, c["num_heads"] * c["head_dim"], bias=False)
@@ -79,20 +84,26 @@ class Attention(nn.Module):
         if has_values:
             self.value_embed = Weight((c["num_kv_heads"], c["vocab_size"], c["head_dim"]))
             self.value_gate = Weight((c["num_kv_heads"], min(12, width)))
+        if mixes_values:
+            self.value_scalar = nn.Parameter(torch.zeros(1))
 
-    def forward(self, x, tokens, cos, sin, mask):
+    def forward(self, x, tokens, first_values, cos, sin, mask):
+        """Returns the result and the values before they are mixed."""
         c, (B, T, _) = self.c, x.shape
         q = self.q_proj(x).view(B, T, c["num_heads"], c["head_dim"])
         k, v = (proj(x).view(B, T, c["num_kv_heads"], c["head_dim"]) for proj in (self.k_proj, self.v_proj))
         if hasattr(self, "value_embed"):
             gate = 3 * torch.sigmoid(x[..., :self.value_gate.weight.shape[1]] @ self.value_gate.weight.T)
             v = v + gate[..., None] * self.value_embed.weight[:, tokens].permute(1, 2, 0, 3)
+        own = v
+        if hasattr(self, "value_scalar"):
+            v = (1 - self.value_scalar) * own + self.value_scalar * first_values
         q, k = (c["qk_scale"] * oracle.rotate(norm(y).transpose(1, 2), cos, sin) for norm, y in ((self.q_norm, q), (self.k_norm, k)))
         repeat = c["num_heads"] // c["num_kv_heads"]
         k, v = k.repeat_interleave(repeat, 1), v.transpose(1, 2).repeat_interleave(repeat, 1)
         seen = torch.ones(T, T, dtype=torch.bool).tril() if mask is None else mask
         scores = (q @ k.transpose(-2, -1) / c["head_dim"] ** 0.5).masked_fill(~seen, -torch.inf)
-        return self.o_proj((scores.softmax(-1) @ v).transpose(1, 2).reshape(B, T, -1))
+        return self.o_proj((scores.softmax(-1) @ v).transpose(1, 2).reshape(B, T, -1)), own
 
 
 class PlainMLP(nn.Module):
@@ -112,7 +123,7 @@ class Block(nn.Module):
         last, text = c["num_layers"] - 1, c["value_embeddings"]
         has_values = (last - layer) % 2 == 0 if text == "alternate" else str(layer) in text.split(",")
         self.input_layernorm = Scale(c, c["hidden_size"])
-        self.self_attn = Attention(c, has_values)
+        self.self_attn = Attention(c, has_values, c["value_residual"] and layer > 0)
         self.post_attention_layernorm = Scale(c, c["hidden_size"])
         self.mlp = PlainMLP(c) if c["mlp"] == "plain" else oracle.MLP(c, c["intermediate_size"])
         if c["residual_scalars"]:
@@ -120,11 +131,12 @@ class Block(nn.Module):
         if c["skips"] and layer >= c["num_layers"] - c["num_layers"] // 2:
             self.skip_scalar = nn.Parameter(torch.ones(1))
 
-    def forward(self, x, first, tokens, cos, sin, mask):
+    def forward(self, x, first, tokens, first_values, cos, sin, mask):
         if hasattr(self, "residual_scalar"):
             x = self.residual_scalar * x + self.embedding_scalar * first
-        x = x + self.self_attn(self.input_layernorm(x), tokens, cos, sin, mask)
-        return x + self.mlp(self.post_attention_layernorm(x))
+        attention, values = self.self_attn(self.input_layernorm(x), tokens, first_values, cos, sin, mask)
+        x = x + attention
+        return x + self.mlp(self.post_attention_layernorm(x)), values
 
 
 class Body(nn.Module):
@@ -166,11 +178,13 @@ class Model(oracle.Model):
         c, layers = self.c, self.model.layers
         x = first = self.embedded(tokens, positions)
         cos, sin = self.cos[positions][:, None], self.sin[positions][:, None]
-        outputs, stack = [], []
+        outputs, stack, first_values = [], [], None
         for i, layer in enumerate(layers):
             if hasattr(layer, "skip_scalar"):
                 x = x + layer.skip_scalar * stack.pop()
-            x = layer(x, first, tokens, cos, sin, mask)
+            x, values = layer(x, first, tokens, first_values, cos, sin, mask)
+            if first_values is None:
+                first_values = values
             outputs.append(x)
             if i < len(layers) // 2:
                 stack.append(x)

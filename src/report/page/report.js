@@ -84,6 +84,7 @@ function runSection(run, range) {
     ["tokens/s", formatNumber(run.tokens_per_s)], ["MFU", formatShare(run.mfu)], ["MFU, predicted", formatShare(run.mfu_predicted)], ["device hours", formatNumber(run.device_hours)],
     ["energy", run.energy_j === null ? "–" : `${formatNumber(run.energy_j)}J`], ["tokens per joule", formatNumber(run.tokens_per_j)], ["goodput", formatShare(run.goodput)],
     ["repeated steps", formatNumber(run.redone_steps)], ["speed-up", formatNumber(run.speedup)], ["efficiency", formatShare(run.efficiency)]]));
+  section.append(...reportCard(run));
   if (run.notes.length > 0) section.append(element("div", { class: "card" }, ...run.notes.map((note) => element("p", {}, note))));
   if (run.wall_s && run.wall_s.total > 0) {
     section.append(element("h3", {}, `Goodput: where ${formatDuration(run.wall_s.total)} went`), ...goodputBar(run.wall_s));

@@ -102,6 +102,13 @@ function predictionsTable(run) {
       .map(([what, predicted, measured]) => [what, formatBytes(predicted), formatBytes(measured), difference(predicted, measured)]));
 }
 
+/** The results of the evaluations of a run. */
+function reportCard(run) {
+  const rows = Object.entries(run.evaluations).flatMap(([name, values]) => Object.entries(values).map(([key, value]) =>
+    [name, key, typeof value === "number" ? formatNumber(value) : value]));
+  return rows.length === 0 ? [] : [element("h3", {}, "Report card"), table([["evaluation", "text"], ["value", "text"], ["result", "text"]], rows)];
+}
+
 /** The mean times of each rank in a step, if the run has ranks.jsonl. */
 function rankTimes(run) {
   const most = 64;

@@ -9,6 +9,7 @@
 #include "train/config/config.hpp"
 #include "train/config/plain_ops.hpp"
 #include "train/config/profile_request.hpp"
+#include "train/config/window_schedule.hpp"
 
 namespace trireme::train {
 namespace {
@@ -114,6 +115,15 @@ void check_batch_phases(const RunConfig& config, Problems& problems) {
   }
 }
 
+void check_window_schedule(const TrainConfig& train, Problems& problems) {
+  const std::string& given = train.window_schedule;
+  try {
+    static_cast<void>(WindowSchedule(given));
+  } catch (const Error& error) {
+    problems.add("train.window_schedule", given, error.what());
+  }
+}
+
 void check_checkpoint(const CheckpointConfig& config, Problems& problems) {
   const auto not_negative = [&](const char* key, auto value, const char* allowed) {
     if (!(value >= 0)) problems.add(cat("checkpoint.", key), value, allowed);
@@ -153,6 +163,7 @@ void check(const RunConfig& config, Problems& problems) {
   check(config.lora, problems);
   check_data(config.data, problems);
   check_batch_phases(config, problems);
+  check_window_schedule(config.train, problems);
   if (config.train.ema_decay > 0 && config.parallel.local_steps > 1)
     problems.add("train.ema_decay", config.train.ema_decay,
                  "cannot be combined with parallel.local_steps of more than 1");

@@ -40,6 +40,7 @@ struct TrainConfig {
   std::int64_t max_skipped_steps = 5;
   std::int64_t hash_weights_every = 1000;
   std::string profile;
+  std::string window_schedule;
 
   /// Returns the value of `fp8`, which must be valid.
   [[nodiscard]] model::Fp8Mode fp8_mode() const {
@@ -107,6 +108,9 @@ struct TrainConfig {
     visit(
         "profile", self.profile,
         "steps and ranks to profile, such as steps=10:13,ranks=0 or steps=5,ranks=0,4:7: a Chrome trace per rank and a table of the phases in RUN/profile; empty: none (touch RUN/PROFILE profiles a live run)");
+    visit(
+        "window_schedule", self.window_schedule,
+        "largest attention window of any layer in training, as a list of STEP:WINDOW that ends with a window of 0: 0:256,1000:512,2000:0 means 256 tokens up to step 1000, then 512, and the windows of the model after step 2000; empty: always the windows of the model");
   }
 };
 

@@ -56,7 +56,8 @@ void add_stage_reasons(const parallel::ParallelConfig& config, const LayoutFacts
   for (const auto& [key, is_set] :
        {std::pair{"model.residual_scalars", facts.model.residual_scalars},
         {"model.skips", facts.model.skips},
-        {"model.backout", facts.model.backout}}) {
+        {"model.backout", facts.model.backout},
+        {"model.value_residual", facts.model.value_residual}}) {
     if (is_set)
       add(reasons, "parallel.pp", config.pp,
           "must be 1 with {}: a stage sends only the residual stream to the next stage, not the hidden states of earlier layers",

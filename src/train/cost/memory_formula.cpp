@@ -76,7 +76,8 @@ class BlockActivations {
     const model::ModelConfig& m = facts_.model;
     const bool experts = m.moe.in_layer(layer);
     const std::string& recompute = facts_.parallel.recompute;
-    if (recompute == "full") return facts_.stream_bytes() + (experts ? of_route() : 0);
+    if (recompute == "full")
+      return facts_.stream_bytes() + (experts ? of_route() : 0) + of_given_values(layer);
     const std::int64_t post_norms = m.post_norms ? 2 : 0;  // each with its input
     // Without norms before the matrices, the matrices themselves save their inputs. With sequence
     // parallelism and without checkpointing, they save the gathered inputs (input_width).
@@ -93,7 +94,7 @@ class BlockActivations {
       block += 2 * rows_ * std::int64_t{sizeof(std::int64_t)};
     for (const AdapterElements& group : adapters_)
       block += tokens_ * group.terms * facts_.lora.rank * element_;
-    block += of_fp8_scales(experts) + of_stream_options(layer);
+    block += of_fp8_scales(experts) + of_stream_options(layer) + of_given_values(layer);
     if (recompute == "none")
       block += tokens_ * wanted(0) * input_width() * element_ + of_attention() + of_whole_norm();
     return block;
@@ -124,12 +125,20 @@ class BlockActivations {
     return bytes;
   }
 
-  /// Returns the bytes of residual terms, and of the gate of a value embedding with its input.
+  /// Returns the bytes of residual terms, of the gate of a value embedding with its input, and of the
+  /// value residual: the difference of values, and its factor.
   [[nodiscard]] std::int64_t of_stream_options(std::int64_t layer) const {
     const model::ModelConfig& m = facts_.model;
-    if (!m.has_value_embedding(layer)) return of_terms(layer);
+    std::int64_t bytes = of_terms(layer);
+    if (m.mixes_first_values(layer)) bytes += (tokens_ * here_.keys + 1) * element_;
+    if (!m.has_value_embedding(layer)) return bytes;
     const std::int64_t inputs = facts_.lora.on() ? 0 : model::value_gate_inputs(m);
-    return of_terms(layer) + tokens_ * (inputs + here_.key_heads) * element_;
+    return bytes + tokens_ * (inputs + here_.key_heads) * element_;
+  }
+
+  /// Returns the bytes of the values that later layers read.
+  [[nodiscard]] std::int64_t of_given_values(std::int64_t layer) const {
+    return facts_.model.gives_first_values(layer) ? tokens_ * here_.keys * element_ : 0;
   }
 
   [[nodiscard]] std::int64_t wanted(std::size_t group) const {

@@ -110,10 +110,12 @@ void add_block(const UpdateFacts& facts, const RankWidths& here, std::int64_t la
   }
   for (int i = 0; i < (m.norm_gain && m.post_norms ? 2 : 0); ++i) units.add(norm, norm);
   add_residual_scalars(m, layer, units);
-  if (!m.has_value_embedding(layer)) return;
-  units.add(m.value_table_size(), m.vocab_size * here.keys);
-  const std::int64_t inputs = model::value_gate_inputs(m);
-  units.add(m.num_kv_heads * inputs, here.key_heads * inputs);
+  if (m.has_value_embedding(layer)) {
+    units.add(m.value_table_size(), m.vocab_size * here.keys);
+    const std::int64_t inputs = model::value_gate_inputs(m);
+    units.add(m.num_kv_heads * inputs, here.key_heads * inputs);
+  }
+  if (m.mixes_first_values(layer)) units.add(1, 1);
 }
 
 /// Returns the units that a pipeline action uses, in order; only forward actions use the head.

@@ -46,6 +46,7 @@ void add_block(const UpdateFacts& facts, std::int64_t layer, bool shares_keys, S
     sums.add(1, num_scalars(m, layer));
   }
   if (m.norm_gain && m.qk_norm && !m.qk_norm_whole) sums.add(m.head_dim, 2);
+  if (m.mixes_first_values(layer)) sums.add(1, 1);
   if (shares_keys) {
     const std::int64_t row = m.head_dim * m.hidden_size;
     const std::int64_t keys = 2 * m.num_kv_heads;

@@ -126,7 +126,8 @@ double ActionCosts::elementwise_s() const {
 }
 
 /// Each residual term reads two hidden states and writes one; a value embedding reads a row of its
-/// table and copies queries, keys and values. The mean of the layers.
+/// table and copies queries, keys and values; a value residual copies them and reads and writes
+/// three more tensors of values. The mean of the layers.
 double ActionCosts::stream_options_s() const {
   const model::ModelConfig& m = facts_.model;
   std::int64_t terms = 0;
@@ -137,8 +138,11 @@ double ActionCosts::stream_options_s() const {
   };
   const double rows = facts_.parallel.sequence_parallel ? tokens_ / tp_ : tokens_;
   const auto of_values = static_cast<double>(2 * here_.queries + 6 * here_.keys);
-  return memory_s(element_ * (3 * rows * static_cast<double>(m.hidden_size) * mean(terms) +
-                              tokens_ * of_values * mean(m.num_value_embeddings())));
+  const auto of_mixed_values = static_cast<double>(2 * here_.queries + 10 * here_.keys);
+  return memory_s(element_ *
+                  (3 * rows * static_cast<double>(m.hidden_size) * mean(terms) +
+                   tokens_ * of_values * mean(m.num_value_embeddings()) +
+                   tokens_ * of_mixed_values * mean(m.value_residual ? m.num_layers - 1 : 0)));
 }
 
 double ActionCosts::attention_s() const {

@@ -16,6 +16,7 @@
 #include "text/tokenizer.hpp"
 #include "train/config/layout.hpp"
 #include "train/config/open_values.hpp"
+#include "train/config/window_schedule.hpp"
 #include "train/start/depth_keys.hpp"
 #include "train/start/run_length.hpp"
 #include "train/start/weights_start.hpp"
@@ -113,6 +114,25 @@ void check_batches(const RunConfig& config, int data_ranks, const data::SampleSt
          config.data.batch_phases);
 }
 
+/// Throws Error(usage) if the task compares log-probabilities of two passes or models. With limited
+/// windows, they would not have the same context.
+void check_window_task(const RunRequest& run) {
+  const std::string& given = run.config.train.window_schedule;
+  if (!given.empty() && run.name != "pretrain" && run.name != "sft")
+    fail(ErrorKind::usage,
+         "train.window_schedule is {}. It must be empty for {} {}: only pretrain and sft can limit "
+         "the windows of training.",
+         given, run.program, run.name);
+}
+
+void check_window_length(const TrainConfig& train) {
+  const std::int64_t largest = WindowSchedule(train.window_schedule).largest();
+  if (largest > train.seq_len)
+    fail(ErrorKind::usage,
+         "train.window_schedule is {}. Its windows must be at most train.seq_len = {}.",
+         train.window_schedule, train.seq_len);
+}
+
 /// Completes the model's shape with the vocabulary size of the data.
 void resolve_model(RunConfig& config, const config::ConfigSet& keys, const RunStart& start,
                    const RunData& data) {
@@ -172,6 +192,7 @@ OpenChoice choose_open_values(const RunRequest& run, bool has_bf16) {
 
 std::unique_ptr<RunData> open_data(const RunRequest& run) {
   const DataConfig& data = run.config.data;
+  check_window_task(run);
   if (data.path.empty())
     fail(
         ErrorKind::usage,
@@ -193,6 +214,7 @@ std::unique_ptr<RunData> open_data(const RunRequest& run) {
 void resolve_shape(RunConfig& config, const config::ConfigSet& keys, const RunStart& start,
                    const RunData& data, int ranks, Problems problems) {
   config.train.seq_len = data.seq_len();
+  check_window_length(config.train);
   resolve_model(config, keys, start, data);
   const std::int64_t longest = std::max(config.train.seq_len, data.stream().max_seq_len());
   if (longest > config.model.max_seq_len) {

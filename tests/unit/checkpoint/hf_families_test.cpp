@@ -242,6 +242,7 @@ TEST(HuggingFaceFamilies, EveryOptionOfTheResidualStreamIsNamed) {
       {"model.backout = true", [](model::ModelConfig& c) { c.backout = true; }},
       {"model.smear = true", [](model::ModelConfig& c) { c.smear = true; }},
       {"model.value_embeddings = 1", [](model::ModelConfig& c) { c.value_embeddings = "1"; }},
+      {"model.value_residual = true", [](model::ModelConfig& c) { c.value_residual = true; }},
       {"model.short_window = 8 and model.window_pattern = SL", [](model::ModelConfig& c) {
          c.window_pattern = "SL";
          c.short_window = 8;

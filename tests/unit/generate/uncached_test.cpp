@@ -88,6 +88,7 @@ INSTANTIATE_TEST_SUITE_P(
                       SmallOptions{.change =
                                        [](model::ModelConfig& config) {
                                          config.skips = config.backout = true;
+                                         config.value_residual = true;
                                          config.window_pattern = "SL";
                                          config.short_window = 5;
                                          config.sliding_window = 9;

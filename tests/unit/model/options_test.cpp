@@ -145,6 +145,9 @@ TEST(ModelConfig, CountsTheParametersOfTheResidualStream) {
   EXPECT_EQ(config.num_parameters() - before, 24 + 1);
   config.residual_scalars = config.skips = config.backout = true;
   EXPECT_EQ(config.num_parameters() - before, 24 + 1 + 4 * 2 + 2 + 1);
+  config.value_residual = true;
+  EXPECT_EQ(config.num_parameters() - before, 24 + 1 + 4 * 2 + 2 + 1 + 3);  // all layers but one
+  config.value_residual = false;
   config.norm_gain = false;
   EXPECT_EQ(config.num_parameters() - before,
             24 + 1 + 4 * 2 + 2 + 1 - 4 * (2 * 128 + 2 * 32) - 128);

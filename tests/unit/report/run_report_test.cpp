@@ -73,6 +73,28 @@ TEST_F(RunReportTest, SamplesAreSortedByPromptAndStepAndTheLastLineOfAStepCounts
   EXPECT_EQ(samples[2]["prompt"], "B");
 }
 
+TEST_F(RunReportTest, TheReportCardHasTheNumbersAndTextsOfEachEvaluation) {
+  write_known_run();
+  EXPECT_TRUE(json()["evaluations"].empty());
+  const std::filesystem::path evaluations = run().root / "evaluations";
+  std::filesystem::create_directories(evaluations);
+  write(evaluations / "core.json", {R"({"core": 0.25, "tasks": [{"accuracy": 0.5}]})"});
+  write(evaluations / "chat.json",
+        {R"({"text": "Blue.", "ids": [4, 5], "finish_reason": "stop"})"});
+  write(evaluations / "valid.json", {R"({"loss": 2)"});
+  write(evaluations / "notes.txt", {"{}"});
+
+  const RunReport known = report();
+
+  EXPECT_EQ(json()["evaluations"],
+            Json::parse(R"({"chat": {"text": "Blue.", "finish_reason": "stop"},
+                            "core": {"core": 0.25}})"));
+  EXPECT_EQ(card_text(known.evaluations),
+            "chat: text Blue., finish_reason stop\ncore: core 0.25\n");
+  ASSERT_EQ(known.notes.size(), report("run").notes.size());
+  EXPECT_NE(known.notes.front().find("valid.json"), std::string::npos) << known.notes.front();
+}
+
 TEST_F(RunReportTest, ThePredictedMfuComesFromTheLayoutFile) {
   write_known_run();
   const auto predicted_with = [&](const std::string& layout) {

@@ -93,7 +93,8 @@ TEST(Layout, AStageBorderCarriesNoEarlierHiddenStates) {
        {std::pair<const char*, void (*)(model::ModelConfig&)>{
             "model.residual_scalars", [](model::ModelConfig& c) { c.residual_scalars = true; }},
         {"model.skips", [](model::ModelConfig& c) { c.skips = true; }},
-        {"model.backout", [](model::ModelConfig& c) { c.backout = true; }}}) {
+        {"model.backout", [](model::ModelConfig& c) { c.backout = true; }},
+        {"model.value_residual", [](model::ModelConfig& c) { c.value_residual = true; }}}) {
     EXPECT_NE(problem(change).find(formatted("must be 1 with {}: a stage sends only", key)),
               std::string::npos)
         << problem(change);
