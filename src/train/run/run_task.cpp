@@ -117,7 +117,8 @@ void preflight_run(const RunRequest& run, const RunData& data) {
   whole.train.micro_batch *= run.task.rows_per_sample();
   device::with_torch_errors([&] {
     check_free_memory(whole, run.ranks.launch, run.ranks.world.size(), run.keys,
-                      !data.stream().samples_are_pairs(), models_beside(run));
+                      !data.stream().samples_are_pairs(),
+                      models_beside(run.task, run.config, run.folder.root));
   });
 }
 
@@ -163,14 +164,14 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
   const bool pairs = run.data.stream().samples_are_pairs();
   const data::BatchPhases phases = config.batch_phases();
   const std::int64_t batch = phases.global_batch(run.progress.step + 1);
-  log::info(formatted(
-      "global batch {}{} = {} x {} x {} of {} tokens{}; {}{}", batch,
-      phases.phases().size() > 1 ? " (the next step)" : "",
-      counted(run.model.mesh.size(parallel::Axis::dp), "data rank"),
-      counted(train.micro_batch,
-              pairs ? run.data.stream().first_set().contents().document : "sequence"),
-      counted(run.micro_steps(), "accumulation step"), train.seq_len,
-      pairs ? " a side at most" : "", run.data.size_text(), config.data.path));
+  log::info(
+      formatted("global batch {}{} = {} x {} x {} of {} tokens{}; {}{}", batch,
+                phases.phases().size() > 1 ? " (the next step)" : "",
+                counted(run.model.mesh.size(parallel::Axis::dp), "data rank"),
+                counted(train.micro_batch,
+                        pairs ? run.data.stream().first_set().contents().document : "sequence"),
+                counted(run.micro_steps(), "accumulation step"), train.seq_len,
+                pairs ? " a side at most" : "", run.data.size_text(), config.data.path));
   log::info(formatted(
       "steps {} to {} ({}{}), run directory {}", run.progress.step, train.steps,
       pairs ? "at most " : "",
@@ -271,10 +272,10 @@ std::string divergence_advice(const RunRequest& run) {
                    command);
 }
 
-/// Handles Error(numeric). All ranks throw this error at the same step, but only rank 0 reports it.
-[[noreturn]] void end_diverged(const RunRequest& run, const Error& error) {
-  if (run.ranks.world.rank() != 0) throw comm::PeerFailed(exit_code(error.kind()));
-  if (!run.task.is_divergence(error)) throw comm::AgreedError(error);
+/// Handles Error(numeric). All ranks throw this error at the same step, and only rank 0 reports it.
+/// Exception: an agreed error is thrown on one rank, which reports it.
+[[noreturn]] void end_diverged(const RunRequest& run, const Error& error, bool is_agreed) {
+  if (!is_agreed && run.ranks.world.rank() != 0) throw comm::PeerFailed(exit_code(error.kind()));
   throw comm::AgreedError(
       Error(error.kind(), formatted("{}\n{}", error.what(), divergence_advice(run))));
 }
@@ -292,10 +293,14 @@ int run_task(const RunRequest& run, RunConfig& config) {
   } catch (const comm::PeerFailed& peer) {
     record.failed("peer", peer.code(), peer.what());
     throw;
-  } catch (const std::exception&) {
+  } catch (const RolloutGapError& error) {
+    record.failed("error", exit_code(error.kind()), error.what());
+    throw;
+  } catch (const std::exception& thrown) {
     const Error error = current_error();
     record.failed("error", exit_code(error.kind()), error.what());
-    if (error.kind() == ErrorKind::numeric) end_diverged(run, error);
+    const bool is_agreed = dynamic_cast<const comm::AgreedError*>(&thrown) != nullptr;
+    if (error.kind() == ErrorKind::numeric) end_diverged(run, error, is_agreed);
     if (is_out_of_memory(error)) log::error(memory_advice(run.config, run.ranks.world.size()));
     throw;
   }
