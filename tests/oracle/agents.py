@@ -6,8 +6,8 @@ usage: agents.py TRIREME TRIREME_DATA MPIEXEC [--keep DIR]
 A model learns to call a calculator and is exported. `trireme rl` generates conversations with calls, results and answers and trains
 on them for three steps in fp64. Log-probabilities, rewards, advantages, losses and gradient norms must agree with PyTorch within 1e-10,
 where the tokens of results have no loss. The tokens of each result must be those that the tokenizer of Hugging Face makes from the
-template and from the result of Python. One rank, three ranks and two ranks with ZeRO-3 must generate equal tokens, and a run that was killed must resume
-bitwise. Exits with 1 and prints every difference.
+template and from the result of Python. One rank, three ranks and two ranks with ZeRO-3, tensor, pipeline and context parallelism must
+generate equal tokens, and a run that was killed must resume bitwise. Exits with 1 and prints every difference.
 """
 import argparse
 import json
@@ -189,11 +189,12 @@ def compare_replay(comparison, files, rng):
 
 
 def compare_runs(comparison, setup, mpiexec):
-    """Trains with 1 and 3 ranks, with ZeRO-3, and resumes runs that were killed."""
+    """Trains with 1 and 3 ranks and on layouts that divide the model, and resumes runs that were killed."""
     keys = {"train.micro_batch": 1, "checkpoint.every": 1}
     runs = []
-    for ranks, more in ((1, {}), (3, {}), (2, {"parallel.zero": 3, "rl.max_gap": 1e-9})):
-        name = f"{ranks} ranks{' zero' if more else ''}"
+    for ranks, more in ((1, {}), (3, {}), (2, {"parallel.zero": 3}), (2, {"parallel.tp": 2}), (2, {"parallel.pp": 2}), (2, {"parallel.cp": 2})):
+        name = " ".join([f"{ranks} ranks", *more])
+        more = {**more, **({"rl.max_gap": 1e-9} if more else {})}
         call([mpiexec, "--oversubscribe", "--bind-to", "none", "-n", ranks] + setup.command(name, {**keys, **more}))
         runs.append(rl.read_run(setup.path(name)))
         if [a["completion_ids"] for a in runs[-1][1]] != [a["completion_ids"] for a in runs[0][1]]:

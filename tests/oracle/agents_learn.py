@@ -16,7 +16,7 @@ import rl
 from agents import Setup
 from post_training import call
 
-STEPS, GROUP, WINDOW, SEEDS = 120, 8, 10, (1, 2, 3)
+STEPS, GROUP, WINDOW, SEEDS = 150, 12, 10, (1, 2, 3)
 
 
 def interval(right, count):

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 import loaded_program
 import model as oracle
-from post_training import BETAS, BOUND, CLIP, DECAY, EPS, LR, OPTIM, T, call, keys_of, load_model, logits_of, sentence
+from post_training import BETAS, BOUND, CLIP, DECAY, EPS, LR, OPTIM, SHAPE, T, call, keys_of, load_model, logits_of, sentence
 from rl_sets import make_start, pack, write_replay
 
 STEPS, GROUP, PROMPTS, NEW = 3, 3, 6, 12
@@ -198,7 +198,7 @@ def read_run(run):
 
 def compare_ranks(comparison, mpiexec):
     """Trains with 1, 2 and 3 ranks, with and without adapters."""
-    for keys in ({}, {"lora.rank": 2, "rl.max_gap": 1e-9}, {"rl.updates": 2, "rl.mini_batch": 3, "rl.top_k": 20, "train.steps": 5}):
+    for keys in ({}, {"lora.rank": 2, "rl.max_gap": 1e-10}, {"rl.updates": 2, "rl.mini_batch": 3, "rl.top_k": 20, "train.steps": 5}):
         runs = []
         several = (1, 2, 3) if len(keys) < 3 else (1, 3)
         for ranks in several:
@@ -286,6 +286,26 @@ def compare_ends(comparison):
         print(f"{len(wrong)} answers end wrongly; the end tokens seen are {seen}")
 
 
+def compare_gaps(comparison):
+    """Generation and training compute equal log-probabilities, with and without YaRN and adapters. The largest gap of bf16 is printed. Without a
+    second update, the ratio is 1 within the same bounds."""
+    path = lambda name: os.path.join(comparison.work, name)
+    call([comparison.trireme, "pretrain", "--data", path("texts"), "--run", path("yarn"), "--train.steps", 2, "--train.precision", "fp32"] +
+         keys_of({**SHAPE, "model.vocab_size": ROWS, "model.rope_scaling": "yarn,factor=4,original_max_position_embeddings=16"}, OPTIM))
+    for start, precision, bound, keys in (("yarn", "fp64", 1e-10, {}), ("yarn", "fp32", 1e-4, {"lora.rank": 2}), ("start", "fp32", 1e-4, {"lora.rank": 2}),
+                                          ("start", "bf16", 1, {})):
+        run = path(f"gaps {start} {precision}")
+        call([comparison.trireme, "rl", "--init", path(start), "--data", comparison.data, "--run", run] +
+             keys_of(OPTIM, {**RL, "train.precision": precision, "rl.max_gap": 10, **keys}))
+        metrics, answers = read_run(run)
+        gap, ratio = (max(line[key] for line in metrics) for key in ("rollout_gap_max", "ratio_max"))
+        lengths = {len(answer["completion_ids"]) for answer in answers}
+        print(f"{start}, {precision}, {keys}: largest gap {gap:.1e}, ratio_max - 1 {ratio - 1:.1e}, {len(lengths)} lengths of answers")
+        if not 0 < gap <= bound or not abs(ratio - 1) <= 2 * bound:
+            comparison.wrong += 1
+            print("this gap is out of bounds")
+
+
 def compare_learning(comparison):
     """A program rewards odd ids, so the best mean reward is 1. The policy must reach 90 % of it, and with a negative weight the reward must fall.
     rl_learning.py trains with all objectives."""
@@ -357,7 +377,7 @@ def main():
         make_start(args, work, rng, 9, IDS, ROWS, end_with_another_token)
         call([args.trireme, "export", "--checkpoint", path("start"), "--output", path("exported")])
         comparison = Comparison(args.trireme, work, path("start"), path("exported"), path("prompts"))
-        files = comparison.run("generated", {"rl.max_gap": 1e-9})
+        files = comparison.run("generated", {"rl.max_gap": 1e-10})
         raw = [write_replay(path("replay"), step, lines, rng, 1) for step, lines in enumerate(files, 1)]
         for number, keys in enumerate(CASES, 1):
             comparison.run(f"replay {number}", {**keys, "rl.replay": path("replay")}, raw)
@@ -367,6 +387,7 @@ def main():
         kill_and_resume(comparison, "", {"train.steps": 5, "rl.updates": 2, "rl.mini_batch": 3, "train.micro_batch": 1},
                         ("rl.rollout", "rl.reward", "rl.published", "train.step"))
         compare_ends(comparison)
+        compare_gaps(comparison)
         compare_learning(comparison)
         compare_reward_model(comparison, rng, args.trireme_data, args.mpiexec)
         print(f"largest relative difference {comparison.worst:.1e}")

@@ -48,7 +48,46 @@ def compare_validation(comparison, trireme_data, mpiexec):
         print(f"valid_pass_at_k has wrong values: {found}")
 
 
-def compare_refusals(comparison):
+def compare_gap_of_rank(comparison, mpiexec):
+    """A too large gap of one rank is one error, also if it is not rank 0."""
+    path = os.path.join(comparison.work, "gap.jsonl")
+    lines = read_run(os.path.join(comparison.work, "epochs"))[1]
+    lines = lines[:RL["rl.group"] * RL["train.global_batch"]]
+    lines[-1]["rollout_logprobs"][0] -= 1
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+    ended, output = loaded_program.run([mpiexec, "--oversubscribe", "--bind-to", "none", "-n", 2, comparison.trireme, "rl", "--init", comparison.start,
+                                        "--data", comparison.data, "--run", os.path.join(comparison.work, "gap")] +
+                                       keys_of(OPTIM, {**RL, "train.micro_batch": 1, "rl.replay": path, "rl.max_gap": 0.5}))
+    if ended != 6 or output.count("trireme: error") != 1 or "rl.max_gap = 0.5" not in output or "learning rate" in output:
+        comparison.wrong += 1
+        print(f"a gap of rank 1 ends with exit code {ended}:\n{output}")
+
+
+def compare_planned_memory(comparison):
+    """`trireme submit` counts the reference (half of it on two ranks of tp) and the copy of the whole model that generates answers."""
+    cluster = os.path.join(comparison.work, "cluster")
+    os.makedirs(cluster)
+    with open(os.path.join(cluster, "sinfo"), "w", encoding="utf-8") as file:
+        file.write("#!/bin/sh\necho 'all|all*|2|64000|(null)|infinite|idle'\n")
+    os.chmod(file.name, 0o755)
+    home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    environment = {**os.environ, "PATH": f"{cluster}:{os.environ['PATH']}", "TRIREME_HOME": home}
+
+    def memory(keys):
+        command = [comparison.trireme, "submit", "--dry-run", "--json", "--nodes", 2, "--", "rl", "--init", comparison.start, "--data", comparison.data,
+                   "--run", os.path.join(comparison.work, "planned")] + keys_of(OPTIM, {**RL, "train.precision": "fp32", "parallel.tp": 2, **keys})
+        return json.loads(loaded_program.run(command, environment)[1].splitlines()[-1])["memory_bytes_per_rank"]
+
+    without = {"rl.kl": "off"}
+    reference = memory({}) - memory(without)
+    copy = memory(without) - memory({**without, "rl.replay": os.path.join(comparison.work, "gap.jsonl")})
+    if not copy == 2 * reference > 0:
+        comparison.wrong += 1
+        print(f"trireme submit counts {reference} bytes for the reference and {copy} bytes for the copy of the model")
+
+
+def compare_refusals(comparison, mpiexec):
     """Wrong requests end with one error and its exit code. A gap is not the fault of the learning rate."""
     path = lambda name: os.path.join(comparison.work, name)
     replay = {"rl.replay": path("replay")}
@@ -70,3 +109,5 @@ def compare_refusals(comparison):
     if len(read_run(run)[0]) != 8:  # two rollouts of 9 prompts, with two passes over two mini-batches
         comparison.wrong += 1
         print(f"an epoch has {len(read_run(run)[0])} steps instead of 8")
+    compare_gap_of_rank(comparison, mpiexec)
+    compare_planned_memory(comparison)

@@ -3,8 +3,8 @@
 
 usage: rl_layouts.py TRIREME TRIREME_DATA MPIEXEC [--all] [--keep DIR]
 
-All runs compute in fp64. Every layout must generate the same tokens as one rank. Losses, gradient norms, rewards, log-probabilities and
-values of the critic must agree within 1e-10. A run with tensor parallelism that was killed must resume bitwise. --all tries more
+All runs compute in fp64. Every layout must generate the same tokens as one rank. Losses, gradient norms, rewards (rules, a program, a
+reward model), log-probabilities and values of the critic must agree within 1e-10. A run with tensor parallelism that was killed must resume bitwise. --all tries more
 layouts. Exits with 1 and prints every value that is out of bounds.
 """
 import argparse
@@ -14,11 +14,15 @@ import sys
 import tempfile
 
 import rl
-from post_training import OPTIM, SHAPE, call, keys_of
+from post_training import OPTIM, SHAPE, T, call, keys_of, sentence
 from rl_sets import make_start, pack, prompts_of
 
 MOE = {"model.num_experts": 4, "model.num_experts_per_tok": 2, "model.moe_intermediate_size": 16}
-GRPO = {"rl.max_gap": 1e-9, "rl.correction": "token_truncate", "rl.correction_cap": 1.1}
+GRPO = {"rl.max_gap": 1e-9, "rl.correction": "token_truncate", "rl.correction_cap": 1.1, "rl.rewards": "length=1,repetition=0.5,model=0.7,command=0.3"}
+PROGRAM = """import json, sys
+for line in sys.stdin:
+    print(sum(json.loads(line)["ids"]) % 11, flush=True)
+"""
 PPO = {"rl.objective": "ppo", "ppo.critic_lr": 3e-3, "rl.updates": 2, "rl.mini_batch": 3, "ppo.early_stop_kl": 0.5, "rl.kl": "reward"}
 TP, PP, CP, EP, ZERO = {"parallel.tp": 2}, {"parallel.pp": 2}, {"parallel.cp": 2}, {"parallel.ep": 2}, {"parallel.zero": 3}
 SEQUENCE = {"parallel.sequence_parallel": "true"}
@@ -46,6 +50,8 @@ class Layouts:
 
     def train(self, start, keys, ranks):
         name = f"{start} {ranks} " + " ".join(f"{key} {value}" for key, value in keys.items())
+        if "model=" in keys.get("rl.rewards", ""):
+            keys = {**keys, "rl.reward_model": self.path("rewards"), "rl.reward_command": f"{sys.executable} '{self.path('reward.py')}'"}
         command = [self.args.mpiexec, "--oversubscribe", "--bind-to", "none", "-n", ranks, self.args.trireme, "rl", "--init", self.path(start),
                    "--data", self.path("prompts"), "--run", self.path(name)]
         call(command + keys_of(OPTIM, {**rl.RL, "train.steps": 3, "train.micro_batch": 1, **keys}))
@@ -63,6 +69,7 @@ class Layouts:
                 continue
             for key in METRICS + (("value_loss", "approx_kl") if task is PPO else ("rollout_gap_mean",)):
                 self.comparison.expect(f"{where}: {key}", [line[key] for line in others], [line[key] for line in metrics])
+            self.comparison.expect(f"{where}: rewards", *([value for a in some for value in a["rewards"].values()] for some in (other_answers, answers)))
             for key in ANSWERS:
                 for one, other in zip(answers, other_answers):
                     self.comparison.expect(f"{where}: {key}", other.get(key, []), one.get(key, []))
@@ -103,6 +110,12 @@ def main():
         pack(args.trireme_data, work, "rl", "valid", prompts_of(rng, 1))
         call([args.trireme, "pretrain", "--data", os.path.join(work, "texts"), "--run", os.path.join(work, "experts"), "--train.steps", 2,
               "--train.precision", "fp32"] + keys_of({**SHAPE, **MOE, "model.vocab_size": rl.ROWS}, OPTIM))
+        pack(args.trireme_data, work, "dpo", "pairs", [{"prompt": sentence(rng, 2, 6), "chosen": sentence(rng, 2, 6), "rejected": sentence(rng, 1, 2)}
+                                                       for _ in range(8)])
+        call([args.trireme, "reward", "--init", os.path.join(work, "start"), "--data", os.path.join(work, "pairs"), "--run",
+              os.path.join(work, "rewards"), "--train.precision", "fp32"] + keys_of(OPTIM, {"train.steps": 2, "train.seq_len": T}))
+        with open(os.path.join(work, "reward.py"), "w", encoding="utf-8") as file:
+            file.write(PROGRAM)
         layouts = Layouts(args, work)
         for start, task, few, more in CASES:
             if few or args.all:

@@ -334,7 +334,7 @@ def main():
                 print(f"{name}: a resumed run has other weights")
         compare_critics(comparison)
         compare_validation(comparison, args.trireme_data, args.mpiexec)
-        compare_refusals(comparison)
+        compare_refusals(comparison, args.mpiexec)
         print(f"largest relative difference {comparison.worst:.1e}")
     sys.exit(1 if comparison.wrong else 0)
 

@@ -101,10 +101,10 @@ std::vector<model::StageRange> stages_of(const model::ModelConfig& config, std::
          "--parallel.pp {} is more than the {} layers of the model. Each rank needs at least one "
          "layer.",
          count, config.num_layers);
-  if (count > 1 && model::has_residual_terms(config))
+  if (count > 1 && (model::has_residual_terms(config) || config.value_residual))
     fail(ErrorKind::usage,
-         "--parallel.pp is {}. It must be 1 for a model with residual scalars, skips or backout: a "
-         "rank sends only the residual stream to the next rank.",
+         "--parallel.pp is {}. It must be 1 for a model with residual scalars, skips, backout or "
+         "value residual: a rank sends only the residual stream to the next rank.",
          count);
   if (count > 1 && config.smear && config.tie_embeddings)
     fail(ErrorKind::usage,

@@ -6,10 +6,27 @@
 #include "train/config/open_values.hpp"
 #include "train/cost/memory_formula.hpp"
 #include "train/cost/state_bytes.hpp"
+#include "train/start/frozen_start.hpp"
 #include "train/start/resolve_config.hpp"
 #include "train/start/run_data.hpp"
 
 namespace trireme::train {
+namespace {
+
+/// Returns the bytes of the models that a rank does not train: a frozen model, and the copy of the
+/// whole model that generates answers.
+double untrained_bytes(const Task& task, const RunConfig& config, const UpdateFacts& update) {
+  double bytes = 0;
+  for (const ModelBeside& beside : models_beside(task, config, /*run_directory=*/{})) {
+    if (beside.kind == ModelBeside::Kind::frozen)
+      bytes += weight_bytes(update, mean_elements(update, beside.count, beside.experts));
+    if (beside.kind == ModelBeside::Kind::copy)
+      bytes += config.model.num_parameters_wide() * static_cast<double>(update.compute_size());
+  }
+  return bytes;
+}
+
+}  // namespace
 
 RunPlan plan_run(const Task& task, RunConfig& config, config::ConfigSet& keys,
                  const RunStart& start, int ranks, bool on_gpu) {
@@ -41,12 +58,14 @@ RunPlan plan_run(const Task& task, RunConfig& config, config::ConfigSet& keys,
   plan.steps = config.train.steps;
   UpdateFacts update = facts_of_run(config, ranks);
   update.reward_head = task.trains_reward_head();
+  update.rows *= task.rows_per_sample();
   plan.memory_bytes_per_rank = static_cast<std::int64_t>(most_known_bytes(update));
   plan.checkpoint_bytes = checkpoint_bytes(update);
   if (task.critic()) {  // a model of the same shape, with the same optimizer
     plan.memory_bytes_per_rank *= 2;
     plan.checkpoint_bytes *= 2;
   }
+  plan.memory_bytes_per_rank += static_cast<std::int64_t>(untrained_bytes(task, config, update));
   // The oldest checkpoint is deleted after the next one is committed.
   const std::int64_t kept = config.checkpoint.keep_last + config.checkpoint.keep_best + 1;
   plan.disk_bytes = plan.checkpoint_bytes * kept;

@@ -86,10 +86,10 @@ void set_old_logprobs(const RlConfig& config, std::span<Rollout> rollouts) {
       if (!rollout.mask[i] || gap <= config.max_gap) continue;
       fail(ErrorKind::numeric,
            "The log-probability of token {} of answer {} to prompt {} is {} in the generation, "
-           "but {} in the training step. The difference {} is larger than {}{}. Use a "
+           "but {} in the training step. The difference {} is larger than rl.max_gap = {}. Use a "
            "higher train.precision, or raise rl.max_gap.",
            i, rollout.sample, rollout.prompt_index, rollout.rollout_logprobs[i],
-           rollout.current_logprobs[i], gap, kGapKey, config.max_gap);
+           rollout.current_logprobs[i], gap, config.max_gap);
     }
     rollout.old_logprobs =
         config.old == "recompute" ? rollout.current_logprobs : rollout.rollout_logprobs;

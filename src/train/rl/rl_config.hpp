@@ -34,9 +34,6 @@ inline constexpr std::array<std::string_view, 5> kCorrections{
 /// Default of rl.rewards without rl.reward_model.
 inline constexpr const char* kRewardsWithoutModel = "length=1,repetition=1";
 
-/// The key that the error of a too large gap names.
-inline constexpr std::string_view kGapKey = "rl.max_gap = ";
-
 /// Section [ppo]: the critic of rl.objective = ppo.
 struct PpoConfig {
   std::string critic_init;

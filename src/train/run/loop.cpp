@@ -251,6 +251,8 @@ int train_loop(TrainingRun& run) {
   const log::Background background;
   try {
     return train(run);
+  } catch (const comm::AgreedError&) {
+    throw;  // only this rank throws it, so it must not begin a collective
   } catch (const Error& error) {
     // A numeric error occurs on all ranks at the same step, so all ranks can take part in flushing
     // the metrics of earlier steps.

@@ -113,7 +113,7 @@ void preflight_run(const RunRequest& run, const RunData& data) {
   if (run.ranks.world.rank() == 0) warn_of_length(data);
   check_frozen(run, data);
   check_profile(run);
-  std::vector<ModelBeside> models = models_beside(run);
+  std::vector<ModelBeside> models = models_beside(run.task, run.config, run.folder.root);
   const SampleTexts samples(run, data);  // reads and checks the prompts
   if (!samples.empty() && needs_whole_model(run.config.parallel))
     models.push_back({.kind = ModelBeside::Kind::copy});
@@ -276,10 +276,10 @@ std::string divergence_advice(const RunRequest& run) {
                    command);
 }
 
-/// Handles Error(numeric). All ranks throw this error at the same step, but only rank 0 reports it.
-[[noreturn]] void end_diverged(const RunRequest& run, const Error& error) {
-  if (run.ranks.world.rank() != 0) throw comm::PeerFailed(exit_code(error.kind()));
-  if (!run.task.is_divergence(error)) throw comm::AgreedError(error);
+/// Handles Error(numeric). All ranks throw this error at the same step, and only rank 0 reports it.
+/// Exception: an agreed error is thrown on one rank, which reports it.
+[[noreturn]] void end_diverged(const RunRequest& run, const Error& error, bool is_agreed) {
+  if (!is_agreed && run.ranks.world.rank() != 0) throw comm::PeerFailed(exit_code(error.kind()));
   throw comm::AgreedError(
       Error(error.kind(), formatted("{}\n{}", error.what(), divergence_advice(run))));
 }
@@ -297,10 +297,14 @@ int run_task(const RunRequest& run, RunConfig& config) {
   } catch (const comm::PeerFailed& peer) {
     record.failed("peer", peer.code(), peer.what());
     throw;
-  } catch (const std::exception&) {
+  } catch (const RolloutGapError& error) {
+    record.failed("error", exit_code(error.kind()), error.what());
+    throw;
+  } catch (const std::exception& thrown) {
     const Error error = current_error();
     record.failed("error", exit_code(error.kind()), error.what());
-    if (error.kind() == ErrorKind::numeric) end_diverged(run, error);
+    const bool is_agreed = dynamic_cast<const comm::AgreedError*>(&thrown) != nullptr;
+    if (error.kind() == ErrorKind::numeric) end_diverged(run, error, is_agreed);
     if (is_out_of_memory(error)) log::error(memory_advice(run.config, run.ranks.world.size()));
     throw;
   }

@@ -203,15 +203,18 @@ std::optional<model::ModelConfig> shape_at(const fs::path& place) {
 
 }  // namespace
 
-std::vector<ModelBeside> models_beside(const RunRequest& run) {
+std::vector<ModelBeside> models_beside(const Task& task, const RunConfig& config,
+                                       const fs::path& run_directory) {
   std::vector<ModelBeside> models;
-  if (run.task.critic()) models.push_back({.kind = ModelBeside::Kind::critic});
-  if (run.task.copies_whole_model(run.config)) models.push_back({.kind = ModelBeside::Kind::copy});
-  const auto need = run.task.frozen(run.config);
+  if (task.critic()) models.push_back({.kind = ModelBeside::Kind::critic});
+  if (task.copies_whole_model(config)) models.push_back({.kind = ModelBeside::Kind::copy});
+  const auto need = task.frozen(config);
   if (!need) return models;
-  std::optional<model::ModelConfig> shape = run.config.model;
+  std::optional<model::ModelConfig> shape = config.model;
   if (!need->checkpoint.empty()) {
-    shape = shape_at(run.folder.root / need->name);  // exists if the run resumes
+    shape.reset();
+    if (!run_directory.empty())  // has the model if the run resumes
+      shape = shape_at(run_directory / need->name);
     if (!shape) shape = shape_at(need->checkpoint);
   }
   if (shape) {

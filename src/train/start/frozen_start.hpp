@@ -1,4 +1,5 @@
 #pragma once
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,9 +35,10 @@ struct FrozenStart {
 };
 
 /// Returns the models that the run holds beside the trained one. The manifest of the task's frozen
-/// model states its parameter counts; a model without a readable manifest is absent. The
-/// configuration of `run` is resolved.
-std::vector<ModelBeside> models_beside(const RunRequest& run);
+/// model states its parameter counts; a model without a readable manifest is absent. `config` is
+/// resolved. `run_directory` may have a copy of the frozen model; "": there is no run directory.
+std::vector<ModelBeside> models_beside(const Task& task, const RunConfig& config,
+                                       const std::filesystem::path& run_directory);
 
 /// Checks that the task's frozen model exists and fits the tokens of `data`. Reads only manifests.
 /// Does nothing if the run directory already has a copy. Throws Error(data) or Error(usage).

@@ -118,7 +118,7 @@ std::unique_ptr<Critic> make_critic(const RunRequest& run, const parallel::Mesh&
                                          mesh.rank(parallel::Axis::pp));
   return std::make_unique<Critic>(Critic::Setup{config.model, stages, options, config.optim, mesh,
                                                 device::precision_dtypes(config.train.precision),
-                                                device, spec->value, config.train.steps});
+                                                device, spec->value, spec->lr, config.train.steps});
 }
 
 /// Returns the number of text bytes of each class [vocab_size] int64, with the tokenizer of the
@@ -146,7 +146,7 @@ RunModel::RunModel(const RunRequest& run, const RunData& data, const FrozenStart
                                          data.sample_sets(), frozen_start.init_sha256, measures})),
       samples(run.task.make_source({run.config, data.stream(), data.validation(), transformer, mesh,
                                     run.ranks.world, frozen.get(), critic.get(), measures,
-                                    run.folder.root})),
+                                    run.folder.root, device})),
       optimizer(
           (registry.allocate(mesh, device::precision_dtypes(run.config.train.precision), device),
            transformer.prepare(),

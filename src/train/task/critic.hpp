@@ -6,6 +6,7 @@
 
 #include "checkpoint/format/state.hpp"
 #include "core/measures.hpp"
+#include "data/batch.hpp"
 #include "model/transformer.hpp"
 #include "objective/value.hpp"
 #include "optim/loss_scaler.hpp"
@@ -31,6 +32,7 @@ class Critic {
     device::ParamDTypes dtypes;
     at::Device device = at::kCPU;
     objective::ValueConfig value{};
+    double lr = 0;                 // peak learning rate; its schedule is that of `optim`
     std::int64_t total_steps = 0;  // train.steps
   };
 
@@ -43,10 +45,13 @@ class Critic {
   void values(std::span<const parallel::Microbatch> batches,
               const std::function<void(std::size_t, const at::Tensor&)>& use);
 
-  /// Runs one update at learning rate `lr`; the other arguments are those of Step::run(). Throws
-  /// Error(numeric) on all ranks if a loss or gradient is not finite. Collective over the world.
-  UpdateResult update(std::span<const data::Batch> batches, std::int64_t update_terms,
-                      std::int64_t step, std::int64_t update, double lr);
+  /// Keeps the micro-batches of the next update; `update_terms` is that of Step::run().
+  void set_batches(std::vector<data::Batch> batches, std::int64_t update_terms);
+
+  /// Runs one update with the batches of set_batches(); the arguments are those of Step::run().
+  /// Throws Error(numeric) on all ranks if a loss or gradient is not finite. Collective over the
+  /// world.
+  UpdateResult update(std::int64_t step, std::int64_t update);
 
   [[nodiscard]] parallel::ParamRegistry& registry() { return registry_; }
 
@@ -64,6 +69,11 @@ class Critic {
   optim::LossScaler scaler_;
   Step step_;
   StateView state_;
+  optim::OptimConfig optim_;
+  double lr_;
+  std::int64_t total_steps_;
+  std::vector<data::Batch> batches_;  // micro-batches of the next update
+  std::int64_t update_terms_ = 0;
 };
 
 }  // namespace trireme::train

@@ -43,11 +43,6 @@ class Rl final : public Task {
     return config_.updates * (prompts / config_.prompts_of_step(prompts));
   }
 
-  /// A gap between generation and training is not the fault of the learning rate.
-  [[nodiscard]] bool is_divergence(const Error& error) const override {
-    return std::string_view(error.what()).find(kGapKey) == std::string_view::npos;
-  }
-
   void choose_defaults(config::ConfigSet& keys) override {
     if (!config_.reward_model.empty()) return;
     RlConfig own;
@@ -69,7 +64,9 @@ class Rl final : public Task {
 
   [[nodiscard]] std::optional<CriticSpec> critic() const override {
     if (!config_.has_critic()) return std::nullopt;
-    return CriticSpec{config_.ppo.critic_init, {config_.ppo.value_clip, config_.ppo.value_weight}};
+    return CriticSpec{config_.ppo.critic_init,
+                      config_.ppo.critic_lr,
+                      {config_.ppo.value_clip, config_.ppo.value_weight}};
   }
 
   [[nodiscard]] bool compares_with_start(const RunConfig& /*config*/) const override {

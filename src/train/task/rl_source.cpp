@@ -15,7 +15,6 @@
 #include "core/process/failpoints.hpp"
 #include "core/timer.hpp"
 #include "device/torch_errors.hpp"
-#include "optim/schedule.hpp"
 #include "train/rl/rl_measures.hpp"
 #include "train/rl/rollout_progress.hpp"
 #include "train/rl/token_advantages.hpp"
@@ -23,6 +22,7 @@
 #include "train/task/critic.hpp"
 #include "train/task/rollout_generator.hpp"
 #include "train/task/rollout_ranks.hpp"
+#include "train/task/task.hpp"
 
 namespace trireme::train {
 namespace {
@@ -99,7 +99,7 @@ class RolloutSource final : public SampleSource {
     const UpdateTotals totals = sum_totals(ranks_, config_, context_.config, step_, used);
     UpdateSamples samples;
     samples.batches = make_batches(used, totals);
-    if (context_.critic != nullptr) critic_update_ = {samples.batches, totals.targets};
+    if (context_.critic != nullptr) context_.critic->set_batches(samples.batches, totals.targets);
     if (part + 1 == steps_of_rollout()) next_sample_ += context_.config.train.global_batch;
     samples.next_sample = next_sample_;
     return samples;
@@ -108,15 +108,8 @@ class RolloutSource final : public SampleSource {
   /// Updates the critic with the answers of the policy's update. A skipped update changes neither.
   void updated(double seconds, std::int64_t update) override {
     const Timer timer;
-    if (context_.critic != nullptr && update > 0) {
-      const optim::OptimConfig& optim = context_.config.optim;
-      const double share =
-          optim::learning_rate(optim, step_, context_.config.train.steps) / optim.lr;
-      const UpdateResult result =
-          context_.critic->update(critic_update_.batches, critic_update_.targets, step_, update,
-                                  share * config_.ppo.critic_lr);
-      record_value_loss(result);
-    }
+    if (context_.critic != nullptr && update > 0)
+      record_value_loss(context_.critic->update(step_, update));
     measures_.record_update(seconds + timer.seconds());
   }
 
@@ -172,15 +165,22 @@ class RolloutSource final : public SampleSource {
       rollouts_ = comm::all_or_none(world, [&] { return read(config_.replay, 0); });
     }
     device::with_torch_errors([&] { logprobs_.add(rollouts_, step_); });
-    comm::all_or_none(world, [&] {
-      set_old_logprobs(config_, rollouts_);
-      if (config_.loss.kl == "reward" && config_.has_reference())
-        penalize_rewards(config_, rollouts_);
-    });
+    set_checked_old_logprobs();
+    if (config_.loss.kl == "reward" && config_.has_reference())
+      penalize_rewards(config_, rollouts_);
     failpoint("rl.reward");
     set_all_advantages(config_.has_tracker() ? std::optional(next_baseline()) : std::nullopt);
     publish();
     return 0;
+  }
+
+  /// Throws RolloutGapError on one rank if a rank has a difference above rl.max_gap. Collective.
+  void set_checked_old_logprobs() {
+    try {
+      comm::all_or_none(context_.world, [&] { set_old_logprobs(config_, rollouts_); });
+    } catch (const comm::AgreedError& error) {
+      throw RolloutGapError(error);
+    }
   }
 
   /// Returns the baseline of spo and adds the rollout to the tracker. Collective.
@@ -303,11 +303,6 @@ class RolloutSource final : public SampleSource {
   AnswerLogprobs logprobs_;
   RlMeasures measures_;
   RolloutProgress progress_;
-
-  struct {
-    std::vector<data::Batch> batches;
-    std::int64_t targets = 0;
-  } critic_update_;  // samples of the policy's update, for the critic
 
   std::int64_t next_sample_ = 0;
   std::int64_t step_ = 0;          // number of the last update that next() returned, from 1

@@ -18,8 +18,7 @@ RolloutGenerator::RolloutGenerator(const RlConfig& config, const SourceContext& 
       tokens_(tokens),
       prompts_(context.stream),
       rewards_(comm::all_or_none(context.world, [&] {
-        return RewardTerms({config, tokens, context.config.train.seq_len,
-                            context.model.registry().device(),
+        return RewardTerms({config, tokens, context.config.train.seq_len, context.device,
                             context.config.train.precision == "fp64"});
       })) {
   if (config.uses_tools())
@@ -75,9 +74,9 @@ void RolloutGenerator::copy_weights() {
   const RunConfig& run = context_.config;
   if (!needs_whole_model(run.parallel)) return;
   if (!whole_) {
-    whole_ = std::make_unique<WholeModel>(WholeModel::Setup{
-        run.model, ops::path_of(run.train.fused_ops), run.lora,
-        device::precision_dtypes(run.train.precision).compute, context_.model.registry().device()});
+    whole_ = std::make_unique<WholeModel>(
+        WholeModel::Setup{run.model, ops::path_of(run.train.fused_ops), run.lora,
+                          device::precision_dtypes(run.train.precision).compute, context_.device});
   }
   whole_->copy_weights(context_.model.registry());
 }

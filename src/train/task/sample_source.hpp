@@ -1,4 +1,6 @@
 #pragma once
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -33,6 +35,7 @@ struct SourceContext {
   Critic* critic;             // critic of Task::critic(); null if there is none
   Measures& measures;
   std::filesystem::path run_directory;
+  at::Device device;  // device of all models; the registry of `model` allocates later
 };
 
 struct UpdateSamples {

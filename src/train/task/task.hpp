@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/agree.hpp"
 #include "config/config_set.hpp"
 #include "core/error.hpp"
 #include "core/fields.hpp"
@@ -35,6 +36,7 @@ struct FrozenModelSpec {
 /// A critic: a second model that the run trains, with a value head and an optimizer of its own.
 struct CriticSpec {
   std::string init{};  // checkpoint or run of its first weights; "": those that the run starts from
+  double lr = 0;       // peak learning rate; its schedule is that of optim.lr
   objective::ValueConfig value{};
 };
 
@@ -46,6 +48,13 @@ struct TaskContext {
   std::vector<const data::SampleSet*> sets;  // all training and validation sets of the run
   std::string start_sha256;  // hash_tensors of the weights that the run started from; "": random
   Measures& measures;
+};
+
+/// Thrown if generated and recomputed log-probabilities differ too much. The kind is numeric, but a
+/// lower learning rate does not help.
+class RolloutGapError : public comm::AgreedError {
+ public:
+  using AgreedError::AgreedError;
 };
 
 /// Defines what a run trains on and the objective. Everything else (loop, saves, resume, signals,
@@ -78,9 +87,6 @@ class Task {
   [[nodiscard]] virtual std::int64_t steps_per_batch(const RunConfig& /*config*/) const {
     return 1;
   }
-
-  /// Returns true if a lower learning rate can help against a numeric error of the run.
-  [[nodiscard]] virtual bool is_divergence(const Error& /*error*/) const { return true; }
 
   /// Returns the number of rows of a micro batch for each sample that train.micro_batch counts.
   [[nodiscard]] virtual std::int64_t rows_per_sample() const { return 1; }

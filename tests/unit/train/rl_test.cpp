@@ -112,7 +112,7 @@ Rollout answer_with_gap(double gap) {
   return answer;
 }
 
-TEST(RlTask, AGapIsANumericErrorThatALowerRateDoesNotHelp) {
+TEST(RlTask, AGapIsANumericError) {
   RlConfig config;
   config.max_gap = 0.1;
   std::vector<Rollout> answers{answer_with_gap(0.2)};
@@ -122,9 +122,7 @@ TEST(RlTask, AGapIsANumericErrorThatALowerRateDoesNotHelp) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(exit_code(error.kind()), 6);
-    EXPECT_FALSE(make_rl_task()->is_divergence(error)) << error.what();
   }
-  EXPECT_TRUE(make_rl_task()->is_divergence(Error(ErrorKind::numeric, "the loss is not finite")));
   answers = {answer_with_gap(0.05)};
   EXPECT_NO_THROW(set_old_logprobs(config, answers));
 }
