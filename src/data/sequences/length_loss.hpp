@@ -23,9 +23,9 @@ struct LengthTruncation {
 
 /// Counts the data that the documents in `range` lose at `seq_len`. If the range is the whole set,
 /// `dropped` includes the documents that `pack` dropped for its length. Returns nullopt for texts
-/// (kind pretrain: longer documents are cut into parts and keep all tokens) and for a length that
-/// is not below the packed length. Reads the tables of targets, not the tokens. Throws like
-/// TokenSet.
+/// (kind pretrain: longer documents are cut into parts and keep all tokens), for prompts (kind rl:
+/// a run uses them whole, or refuses them), and for a length that is not below the packed length.
+/// Reads the tables of targets, not the tokens. Throws like TokenSet.
 std::optional<LengthTruncation> length_loss(const TokenSet& set, std::int64_t seq_len,
                                             const DocumentRange& range);
 

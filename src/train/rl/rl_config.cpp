@@ -17,8 +17,10 @@ std::vector<std::string> names(std::span<const std::string_view> values) {
 
 void check_rewards(const RlConfig& config, Problems& problems) {
   bool has_model = false;
+  bool has_command = false;
   const auto error = comm::capture([&] {
     for (const reward::WeightedTerm& term : reward::parse_rewards(config.rewards)) {
+      has_command = has_command || term.name == "command";
       if (term.name == reward::kModelTerm)
         has_model = true;
       else
@@ -33,6 +35,11 @@ void check_rewards(const RlConfig& config, Problems& problems) {
   if (!error && !has_model && !config.reward_model.empty())
     problems.add("rl.reward_model", config.reward_model,
                  "must be empty, because rl.rewards has no term model");
+  if (!error && !has_command && !config.reward_command.empty())
+    problems.add("rl.reward_command", config.reward_command,
+                 formatted("must be empty, because rl.rewards has no term command. Give "
+                           "--rl.rewards {},command=1 to use the program",
+                           config.rewards));
 }
 
 void check_ppo(const PpoConfig& config, Problems& problems) {

@@ -27,9 +27,13 @@ constexpr const char* kBase = "base";
 constexpr const char* kInit = "init";
 constexpr std::string_view kWeights = "param/";
 
-/// Returns the saved hash of the frozen weights `name` if the run resumes; nullopt otherwise.
+/// Returns true if the run takes over the whole state of another run of the same task.
+bool continues_other_run(const RunRequest& run) {
+  return run.start.kind == RunStart::Kind::state && run.start.values.task == run.name;
+}
+
+/// Returns the saved hash of the frozen weights `name`; nullopt if the start has none.
 std::optional<std::string> saved_hash(const RunRequest& run, const std::string& name) {
-  if (run.start.kind != RunStart::Kind::resume_run) return std::nullopt;
   const RunValues::Texts& saved = run.start.values.weights_sha256;
   const auto found = saved.find(name);
   return found == saved.end() ? std::nullopt : std::optional(found->second);
@@ -97,9 +101,28 @@ auto with_key_in_errors(const FrozenModelSpec& need, const Work& work) {
   }
 }
 
-/// Returns the path of the model to copy into `kept`. Throws Error(data) if a resumed run has lost
-/// its copy.
+/// Returns the copy of the frozen weights in the directory of the run that this run continues in a
+/// new directory. Returns nullopt if that run had none, or if this run names another model.
+std::optional<fs::path> copy_of_other_run(const RunRequest& run, const FrozenModelSpec& need) {
+  if (!continues_other_run(run) || !saved_hash(run, need.name)) return std::nullopt;
+  const fs::path folder = fs::path(run.start.checkpoint).parent_path().parent_path() / need.name;
+  if (need.checkpoint.empty()) return folder;
+  const bool same_model = run.start.values.configured(need.key) == need.checkpoint;
+  return same_model && fs::exists(folder) ? std::optional(folder) : std::nullopt;
+}
+
+/// Returns the path of the model to copy into `kept`. Throws Error(data) if a resumed run, or the
+/// run that this run continues, has lost its copy.
 std::string source_of(const RunRequest& run, const FrozenModelSpec& need, const fs::path& kept) {
+  if (const auto copy = copy_of_other_run(run, need)) {
+    if (checkpoint::list_steps(*copy).empty()) {
+      fail(
+          ErrorKind::data,
+          "{} is missing. It held the weights that the run of {} started from: restore it, or start a new run from the weights alone with --init {} instead of --resume",
+          copy->string(), run.start.checkpoint, run.start.checkpoint);
+    }
+    return copy->string();
+  }
   if (!need.checkpoint.empty()) return need.checkpoint;
   if (run.start.kind == RunStart::Kind::resume_run) {
     fail(
@@ -139,8 +162,9 @@ FrozenWeights store_weights(const RunRequest& run, const RunData& data, const Fr
     });
     checkpoint = comm::all_or_none(world, [&] {
       return with_key_in_errors(need, [&] {
-        return need.checkpoint.empty() ? publish_start(run, start, folder)
-                                       : checkpoint::publish_model(place, folder, world);
+        const bool from_start = need.checkpoint.empty() && !copy_of_other_run(run, need);
+        return from_start ? publish_start(run, start, folder)
+                          : checkpoint::publish_model(place, folder, world);
       });
     });
     if (world.rank() == 0)
@@ -148,7 +172,9 @@ FrozenWeights store_weights(const RunRequest& run, const RunData& data, const Fr
   }
   if (need.same_vocabulary && world.rank() == 0) log_shared_ids(*checkpoint, run.config);
   const std::string hash = checkpoint::hash_verified(*checkpoint, world, kWeights);
-  const auto begun_with = saved_hash(run, name);
+  const bool has_saved =
+      run.start.kind == RunStart::Kind::resume_run || copy_of_other_run(run, need).has_value();
+  const auto begun_with = has_saved ? saved_hash(run, name) : std::nullopt;
   comm::all_or_none(world, [&] {
     if (begun_with && *begun_with != hash) {
       fail(ErrorKind::data,
@@ -157,6 +183,12 @@ FrozenWeights store_weights(const RunRequest& run, const RunData& data, const Fr
     }
   });
   return {*std::move(checkpoint), name, hash};
+}
+
+/// Returns true if the run continues a run that compared its adapters with the model without them.
+bool compared_with_base(const RunRequest& run) {
+  const auto reference = run.start.values.configured(cat(run.name, ".reference"));
+  return continues_other_run(run) && reference.value_or("").empty();
 }
 
 /// Opens the model that a new run takes its weights from. Returns nullopt if the run resumes or
@@ -175,7 +207,8 @@ std::optional<checkpoint::WholeModel> open_start(const RunRequest& run) {
     checkpoint::Checkpoint found =
         checkpoint::open_newest_good(start_place(run), world, /*allow_older=*/true);
     if (checkpoint::holds_adapters(found) && !trains_them) refuse_adapters(run, found);
-    if (checkpoint::holds_adapters(found) && run.task.compares_with_start(run.config)) {
+    if (checkpoint::holds_adapters(found) && run.task.compares_with_start(run.config) &&
+        !compared_with_base(run)) {
       fail(
           ErrorKind::usage,
           "{} holds adapters, which this run trains further: set {}.reference to the model to compare with, for example {}",
@@ -188,7 +221,8 @@ std::optional<checkpoint::WholeModel> open_start(const RunRequest& run) {
 /// Returns the hash of the weights that the run started from; "" if they were random.
 std::string init_hash(const RunRequest& run, const std::optional<checkpoint::WholeModel>& start) {
   if (start) return checkpoint::hash_tensors(start->checkpoint, run.ranks.world, kWeights);
-  return saved_hash(run, kInit).value_or("");
+  const bool resumes = run.start.kind == RunStart::Kind::resume_run;
+  return resumes ? saved_hash(run, kInit).value_or("") : "";
 }
 
 /// Returns the shape of a model; nullopt if it cannot be read.

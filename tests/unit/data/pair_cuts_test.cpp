@@ -113,6 +113,18 @@ TEST_F(PairSet, AShorterLengthIsWarnedOfOnlyWhereSomethingIsLost) {
                       loss.lost_targets, loss.targets));
 }
 
+TEST(LengthWarning, IsEmptyForPromptsBecauseARunUsesThemWhole) {
+  const testing::TestDirectory folder("prompts");
+  testing::MaskedShard shard("rl");
+  shard.add(testing::MaskedTokens{{1, 2, 3}, {false, false, false}});
+  shard.content.documents.targets.records.add("{}");
+  shard.write(folder.path(), 0, 1);
+  testing::write_manifest(folder.path(), 1, "rl", 40);
+  const data::TokenSet set = data::TokenSet::open(folder.path());
+
+  EXPECT_EQ(data::length_warning(data::SampleSet(set, 9), "train.seq_len ="), "");
+}
+
 TEST_F(PairSet, AnswersOnlyLeavesThePromptWithoutTargets) {
   const data::TokenSet set = data::TokenSet::open(at("a"));
   for (const std::int64_t seq_len : {std::int64_t{9}, kLongestSide}) {

@@ -54,6 +54,14 @@ TEST(RlKeys, ARewardModelAndItsTermNeedEachOther) {
             std::string::npos);
 }
 
+TEST(RlKeys, ARewardProgramWithoutItsTermIsRefused) {
+  EXPECT_NE(problems_of({{"rl.reward_command", "score"}})
+                .find("rl.rewards has no term command. Give --rl.rewards "
+                      "length=1,repetition=1,command=1"),
+            std::string::npos);
+  EXPECT_EQ(problems_of({{"rl.rewards", "gt=1,command=2"}, {"rl.reward_command", "score"}}), "");
+}
+
 TEST(RlKeys, GroupsOfOneAnswerHaveNoGroupBaseline) {
   for (const char* objective : {"grpo", "cispo", "reinforce"})
     EXPECT_NE(problems_of({{"rl.objective", objective}, {"rl.group", "1"}}).find("rl.group = 1"),
