@@ -61,6 +61,7 @@ int main(int argc, char** argv) {
     add_bench_generate_command(line);
     add_bench_step_command(line, launch, *options.activity);
     add_bench_ladder_command(line, launch);
+    add_bench_matmul_command(line);
     add_bench_collectives_command(line, launch);
     add_bench_scaling_command(line, launch, *options.activity);
     add_eval_command(line, launch);

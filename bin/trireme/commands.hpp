@@ -26,6 +26,7 @@ void add_bench_generate_command(config::CommandLine& line);
 void add_bench_step_command(config::CommandLine& line, comm::Launch& launch,
                             comm::Activity& activity);
 void add_bench_ladder_command(config::CommandLine& line, comm::Launch& launch);
+void add_bench_matmul_command(config::CommandLine& line);
 void add_bench_collectives_command(config::CommandLine& line, comm::Launch& launch);
 /// `activity` is the activity of the ranks of `launch`.
 void add_bench_scaling_command(config::CommandLine& line, comm::Launch& launch,

@@ -283,12 +283,12 @@ at::Tensor Block::finish(const parallel::Microbatch& batch, const at::Tensor& x,
   };
   if (c.parallel_residual) return x + attention + mlp_of(x, with_norm(x, post_norm_));
   if (!post_norm_) {
-    const at::Tensor sum = x + attention;
-    return sum + mlp_of(sum, sum);
+    const at::Tensor sum = weighted::residual_sum(x, attention);
+    return weighted::residual_sum(sum, mlp_of(sum, sum));
   }
   const auto [sum, normed] =
       weighted::add_norm(attention, x, registry_, *post_norm_, context_.norm());
-  return sum + mlp_of(sum, normed);
+  return weighted::residual_sum(sum, mlp_of(sum, normed));
 }
 
 at::Tensor Block::with_bias(const at::Tensor& y,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/operation_record.hpp"
 #include "core/philox.hpp"
 #include "model/rope_scaling.hpp"
 #include "model/stream_norm.hpp"
@@ -212,6 +213,7 @@ at::Tensor Transformer::embed(const parallel::Microbatch& batch, StageActivation
 }
 
 at::Tensor Transformer::looked_up(const at::Tensor& tokens) const {
+  const OperationMark mark(StepWork::embedding);
   const auto [rows, elsewhere] = table_rows(tokens);
   at::Tensor x = at::embedding(registry_.weight(embedding_), rows);
   if (elsewhere.defined()) x.masked_fill_(elsewhere.unsqueeze(-1), 0);

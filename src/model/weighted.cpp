@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "core/operation_record.hpp"
 #include "model/lora/low_rank.hpp"
 #include "model/weight_source.hpp"
 #include "parallel/tensor/token_products.hpp"
@@ -68,6 +69,7 @@ class Linear {
 
   /// Computes x W^T of all tokens.
   [[nodiscard]] parallel::WholeAndProduct whole_and_output(const at::Tensor& x) const {
+    const OperationMark mark(StepWork::matmul_forward);
     if (!kept_->fp8) return parallel::whole_and_product(group(), x, weight().t());
     const at::Tensor whole = group().whole(x);
     return {whole, kept_->fp8->output(whole, weight())};
@@ -75,6 +77,7 @@ class Linear {
 
   /// Computes grad_y W of all tokens.
   [[nodiscard]] parallel::WholeAndProduct whole_and_input_grad(const at::Tensor& grad_y) const {
+    const OperationMark mark(StepWork::matmul_dx);
     if (!kept_->fp8) return parallel::whole_and_product(group(), grad_y, weight());
     const at::Tensor whole = group().whole(grad_y);
     return {whole, kept_->fp8->input_grad(whole, weight())};
@@ -82,6 +85,7 @@ class Linear {
 
   /// Starts the sum of x W^T over the ranks; `onto` is added to the products.
   [[nodiscard]] parallel::ProductSum output_sum(const at::Tensor& x, const at::Tensor& onto) const {
+    const OperationMark mark(StepWork::matmul_forward);
     if (!kept_->fp8) return {group(), x, weight().t(), onto};
     return {group(), sum_of(kept_->fp8->output(x, weight()), onto)};
   }
@@ -89,6 +93,7 @@ class Linear {
   /// Starts the sum of grad_y W over the ranks; `onto` is added to the products.
   [[nodiscard]] parallel::ProductSum input_grad_sum(const at::Tensor& grad_y,
                                                     const at::Tensor& onto) const {
+    const OperationMark mark(StepWork::matmul_dx);
     if (!kept_->fp8) return {group(), grad_y, weight(), onto};
     return {group(), sum_of(kept_->fp8->input_grad(grad_y, weight()), onto)};
   }
@@ -117,6 +122,7 @@ class Linear {
   }
 
   void add_weight_grad(const at::Tensor& x, const at::Tensor& grad_y) const {
+    const OperationMark mark(StepWork::matmul_dw);
     if (kept_->fp8) {
       source_.registry->add_gradient(source_.ref, kept_->fp8->weight_grad(x, grad_y));
     } else {
@@ -319,6 +325,11 @@ at::Tensor add_bias(const at::Tensor& y, parallel::ParamRegistry& registry,
 at::Tensor gain_of(parallel::ParamRegistry& registry, parallel::WeightRef weight,
                    const at::Tensor& x) {
   return weight.count == 0 ? at::ones({x.size(-1)}, x.options()) : registry.weight(weight);
+}
+
+at::Tensor residual_sum(const at::Tensor& x, const at::Tensor& branch) {
+  const OperationMark mark(StepWork::residual);
+  return x + branch;
 }
 
 at::Tensor norm(const at::Tensor& x, parallel::ParamRegistry& registry, parallel::WeightRef weight,

@@ -77,6 +77,9 @@ constexpr parallel::WeightRef kNoGain{0, 0};
 at::Tensor gain_of(parallel::ParamRegistry& registry, parallel::WeightRef weight,
                    const at::Tensor& x);
 
+/// Adds the output of attention or of the MLP to the residual stream x.
+at::Tensor residual_sum(const at::Tensor& x, const at::Tensor& branch);
+
 /// Like ops::norm_forward, with a registry weight or kNoGain.
 at::Tensor norm(const at::Tensor& x, parallel::ParamRegistry& registry, parallel::WeightRef weight,
                 const ops::NormSetup& setup);

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "core/error.hpp"
+#include "core/operation_record.hpp"
 #include "ops/cpu_rows.hpp"
 #include "ops/cuda/cross_entropy.hpp"
 #include "ops/operations.hpp"
@@ -162,6 +163,7 @@ LinearCrossEntropyOutput linear_cross_entropy(const at::Tensor& x, const at::Ten
                                               ops::Path path) {
   check_inputs(x, weight, targets, setup);
   const at::NoGradGuard no_grad;
+  const OperationMark mark(StepWork::head);
   LinearCrossEntropyOutput out;
   const at::Tensor losses = row_losses(x, weight, targets, setup, path, out);
   const at::Tensor weighted = setup.row_weights.defined() ? losses.mul(setup.row_weights) : losses;

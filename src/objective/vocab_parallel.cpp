@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/operation_record.hpp"
 #include "objective/vocab_chunk.hpp"
 #include "ops/product.hpp"
 #include "parallel/collectives.hpp"
@@ -17,6 +18,7 @@ LinearCrossEntropyOutput vocab_parallel_cross_entropy(const at::Tensor& x, const
                                                       ops::Path path) {
   const at::NoGradGuard no_grad;
   if (!setup.targets_checked) check_targets(targets, part.classes);
+  const OperationMark mark(StepWork::head);
   const auto type = ops::accumulate_type(x);
   LinearCrossEntropyOutput out;
   const at::Tensor losses = at::zeros({x.size(0)}, x.options().dtype(type));

@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/operation_record.hpp"
 #include "ops/attention/memo.hpp"
 #include "ops/operations.hpp"
 
@@ -111,6 +112,22 @@ bool takes_library(const at::Tensor& q, const at::Tensor& k, const AttentionSetu
          !has_queries_without_keys(*planned_attention(setup, q.size(0), q.size(2), k.size(2)));
 }
 
+constexpr int kForwardProducts = 2;   // scores and outputs
+constexpr int kBackwardProducts = 5;  // scores again, and gradients of v, probabilities, q and k
+
+/// Counts the products of attention. Only pairs of a query and a key that it sees count.
+void count_attention(const at::Tensor& q, const at::Tensor& k, const AttentionSetup& setup,
+                     int products) {
+  if (operation_record == nullptr) return;
+  double pairs = 0;
+  for (const DocumentPlan& document : *planned_attention(setup, q.size(0), q.size(2), k.size(2))) {
+    double own = 0;
+    for (const QueryPart& part : document.queries) own += static_cast<double>(part.num_pairs());
+    pairs += document.row < 0 ? own * static_cast<double>(q.size(0)) : own;
+  }
+  operation_record->count(2.0 * products * pairs * static_cast<double>(q.size(1) * q.size(3)));
+}
+
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
@@ -147,6 +164,8 @@ AttentionOutput attention_forward(const at::Tensor& q, const at::Tensor& k, cons
                                   const AttentionSetup& setup, Path path) {
   check_shapes(q, k, v, setup);
   const at::NoGradGuard no_grad;
+  const OperationMark mark(StepWork::attention_forward);
+  count_attention(q, k, setup, kForwardProducts);
   return find_attention(path, q, setup).forward(q, k, v, setup);
 }
 
@@ -156,6 +175,8 @@ AttentionGrads attention_backward(const at::Tensor& grad_out, const at::Tensor& 
                                   Path path) {
   check_shapes(q, k, v, setup);
   const at::NoGradGuard no_grad;
+  const OperationMark mark(StepWork::attention_backward);
+  count_attention(q, k, setup, kBackwardProducts);
   const AttentionOutput narrow{forward.out.to(q.scalar_type()), forward.lse};
   return find_attention(path, q, setup)
       .backward(grad_out.to(q.scalar_type()), q, k, v, narrow, setup);
@@ -164,8 +185,13 @@ AttentionGrads attention_backward(const at::Tensor& grad_out, const at::Tensor& 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionSetup& setup, Path path) {
   check_shapes(q, k, v, setup);
-  if (path_of(Operation::attention, path) == Path::fast && takes_library(q, k, setup))
+  if (path_of(Operation::attention, path) == Path::fast && takes_library(q, k, setup)) {
+    const OperationMark mark(StepWork::attention_forward);
+    // ATen's backward pass calls no function of this file, so its products are counted here.
+    const bool trains = at::GradMode::is_enabled() && q.requires_grad();
+    count_attention(q, k, setup, kForwardProducts + (trains ? kBackwardProducts : 0));
     return library_attention(q, k, v, setup);
+  }
   return AttentionFunction::apply(q, k, v, setup, path);
 }
 

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "core/operation_record.hpp"
 #include "ops/cuda/embedding.hpp"
 #include "ops/operations.hpp"
 
@@ -30,6 +31,7 @@ constexpr std::array kEmbedding{
 
 void add_embedding_gradient(const at::Tensor& table, const at::Tensor& index,
                             const at::Tensor& grads, Path path) {
+  const OperationMark mark(StepWork::embedding);
   choose(path_of(Operation::embedding, path), kEmbedding, table, grads).add(table, index, grads);
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "core/error.hpp"
+#include "core/operation_record.hpp"
 #include "ops/path.hpp"
 
 #ifdef TRIREME_HAVE_CUDA
@@ -72,6 +73,8 @@ Fp8Matrix quantize_fp8(const at::Tensor& x, const at::Tensor& scale, at::ScalarT
 at::Tensor fp8_product(const Fp8Matrix& a, const Fp8Matrix& b, at::ScalarType result,
                        [[maybe_unused]] bool fast_sums) {
   const at::NoGradGuard no_grad;
+  const ProductMark mark(StepWork::matmul_forward, 2.0 * static_cast<double>(a.codes.numel()) *
+                                                       static_cast<double>(b.codes.size(0)));
 #ifdef TRIREME_HAVE_CUDA
   if (a.codes.is_cuda()) {
     // The first factor is row-major, the second one column-major.

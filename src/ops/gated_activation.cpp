@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "core/error.hpp"
+#include "core/operation_record.hpp"
 #include "ops/cpu_rows.hpp"
 #include "ops/cuda/gated_activation.hpp"
 #include "ops/operations.hpp"
@@ -154,6 +155,7 @@ Activation find_activation(std::string_view name) {
 at::Tensor gated_forward(const at::Tensor& gate_up, Activation activation, Path path) {
   halves(gate_up);
   const at::NoGradGuard no_grad;
+  const OperationMark mark(StepWork::activation);
   return row_for(gate_up, activation, path).forward(gate_up, activation);
 }
 
@@ -166,6 +168,7 @@ at::Tensor gated_backward(const at::Tensor& grad_y, const at::Tensor& gate_up,
          gate.sizes(), gate.scalar_type(), grad_y.sizes(), grad_y.scalar_type());
   }
   const at::NoGradGuard no_grad;
+  const OperationMark mark(StepWork::activation);
   return row_for(gate_up, activation, path).backward(grad_y, gate_up, activation);
 }
 

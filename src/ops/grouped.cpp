@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "core/operation_record.hpp"
 #include "ops/product.hpp"
 #include "ops/upload.hpp"
 
@@ -14,6 +15,10 @@ void for_each_expert(const std::vector<std::int64_t>& bounds, Call call) {
     const std::int64_t count = bounds[expert + 1] - bounds[expert];
     if (count > 0) call(static_cast<std::int64_t>(expert), bounds[expert], count);
   }
+}
+
+double flops_of(const at::Tensor& rows, std::int64_t outs) {
+  return 2.0 * static_cast<double>(rows.numel()) * static_cast<double>(outs);
 }
 
 /// Returns true for 16-byte alignment with one of the last two dimensions contiguous.
@@ -104,8 +109,10 @@ at::Tensor aten_grouped_outer(const at::Tensor& a, const at::Tensor& b, const at
 
 at::Tensor grouped_product(const at::Tensor& rows, const at::Tensor& weights,
                            const ExpertBounds& bounds, Path path) {
-  if (has_grouped_kernel(rows, weights, path))
+  if (has_grouped_kernel(rows, weights, path)) {
+    const ProductMark mark(StepWork::matmul_forward, flops_of(rows, weights.size(1)));
     return aten_grouped_product(rows, weights, bounds.ends(rows.device()));
+  }
   const at::Tensor out = at::empty({rows.size(0), weights.size(1)}, rows.options());
   for_each_expert(bounds.host(), [&](std::int64_t expert, std::int64_t first, std::int64_t count) {
     put_of_expert(rows, weights[expert], first, count, out);
@@ -116,6 +123,7 @@ at::Tensor grouped_product(const at::Tensor& rows, const at::Tensor& weights,
 void add_grouped_outer(const at::Tensor& a, const at::Tensor& b, const ExpertBounds& bounds,
                        const at::Tensor& sums, Path path) {
   if (has_grouped_kernel(a, b, path)) {
+    const ProductMark mark(StepWork::matmul_dw, flops_of(a, b.size(1)));
     sums.add_(aten_grouped_outer(a, b, bounds.ends(a.device())));
     return;
   }

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "core/error.hpp"
+#include "core/operation_record.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -47,6 +48,7 @@ RmsNormGrads layer_backward(const at::Tensor& grad_y, const at::Tensor& x, const
 RmsNormOutput norm_forward(const at::Tensor& x, const at::Tensor& weight, const NormSetup& setup) {
   if (setup.kind == NormKind::rms) return rms_norm_forward(x, weight, setup.eps, setup.path);
   const at::NoGradGuard no_grad;
+  const OperationMark mark(StepWork::norm);
   return layer_forward(x, weight, setup.eps);
 }
 
@@ -55,6 +57,7 @@ RmsNormGrads norm_backward(const at::Tensor& grad_y, const at::Tensor& x, const 
   if (setup.kind == NormKind::rms)
     return rms_norm_backward(grad_y, x, weight, statistics, setup.path);
   const at::NoGradGuard no_grad;
+  const OperationMark mark(StepWork::norm);
   return layer_backward(grad_y, x, weight, statistics);
 }
 
@@ -63,6 +66,7 @@ AddRmsNormOutput add_norm_forward(const at::Tensor& x, const at::Tensor& residua
   if (setup.kind == NormKind::rms)
     return add_rms_norm_forward(x, residual, weight, setup.eps, setup.path);
   const at::NoGradGuard no_grad;
+  const OperationMark mark(StepWork::norm);
   const at::Tensor sum = residual.defined() ? x + residual : x;
   auto [y, statistics] = layer_forward(sum, weight, setup.eps);
   return {sum, std::move(y), std::move(statistics)};
@@ -74,6 +78,7 @@ RmsNormGrads add_norm_backward(const at::Tensor& grad_y, const at::Tensor& grad_
   if (setup.kind == NormKind::rms)
     return add_rms_norm_backward(grad_y, grad_sum, sum, weight, statistics, setup.path);
   const at::NoGradGuard no_grad;
+  const OperationMark mark(StepWork::norm);
   RmsNormGrads grads = layer_backward(grad_y, sum, weight, statistics);
   if (grad_sum.defined()) grads.x = grads.x + grad_sum;
   return grads;

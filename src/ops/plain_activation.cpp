@@ -6,6 +6,7 @@
 #include <array>
 
 #include "core/error.hpp"
+#include "core/operation_record.hpp"
 
 namespace trireme::ops {
 namespace {
@@ -62,12 +63,14 @@ struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
 
 at::Tensor activation_forward(const at::Tensor& x, Activation activation) {
   const at::NoGradGuard no_grad;
+  const OperationMark mark(StepWork::activation);
   return row_of(activation).forward(x);
 }
 
 at::Tensor activation_backward(const at::Tensor& grad_y, const at::Tensor& x,
                                Activation activation) {
   const at::NoGradGuard no_grad;
+  const OperationMark mark(StepWork::activation);
   return row_of(activation).backward(grad_y, x);
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/operation_record.hpp"
 #include "ops/cpu/kernels.hpp"
 
 namespace trireme::ops {
@@ -23,6 +24,10 @@ bool multiplies_bf16_fast() {
 #else
   return true;
 #endif
+}
+
+double flops_of(const at::Tensor& a, const at::Tensor& b) {
+  return 2.0 * static_cast<double>(a.numel()) * static_cast<double>(b.size(1));
 }
 
 at::Tensor wide(const at::Tensor& x) {
@@ -50,10 +55,12 @@ bool widens_products(const at::Tensor& x) {
 }
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
+  const ProductMark mark(StepWork::matmul_forward, flops_of(a, b));
   return widens_products(a) ? widened::product(a, b) : a.matmul(b);
 }
 
 void put_product(const at::Tensor& a, const at::Tensor& b, at::Tensor out) {
+  const ProductMark mark(StepWork::matmul_forward, flops_of(a, b));
   if (widens_products(a)) {
     widened::put_product(a, b, std::move(out));
   } else {
@@ -62,6 +69,7 @@ void put_product(const at::Tensor& a, const at::Tensor& b, at::Tensor out) {
 }
 
 void add_product(const at::Tensor& a, const at::Tensor& b, at::Tensor sum) {
+  const ProductMark mark(StepWork::matmul_forward, flops_of(a, b));
   if (widens_products(a)) {
     widened::add_product(a, b, std::move(sum));
   } else {
@@ -70,6 +78,7 @@ void add_product(const at::Tensor& a, const at::Tensor& b, at::Tensor sum) {
 }
 
 at::Tensor outer_product(const at::Tensor& a, const at::Tensor& b) {
+  const ProductMark mark(StepWork::matmul_dw, flops_of(a, b));
   if (widens_products(a)) return widened::outer_product(a, b);
   if (a.is_cuda() && a.element_size() == 2) return at::mm(a.t(), b, at::kFloat);
   return a.t().mm(b);

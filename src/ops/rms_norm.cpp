@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "core/error.hpp"
+#include "core/operation_record.hpp"
 #include "ops/cpu_rows.hpp"
 #include "ops/cuda/rms_norm.hpp"
 #include "ops/operations.hpp"
@@ -114,6 +115,7 @@ AddRmsNormOutput add_rms_norm_forward(const at::Tensor& x, const at::Tensor& res
   check_norm(x, weight);
   if (residual.defined()) check_norm(residual, weight);
   const at::NoGradGuard no_grad;
+  const OperationMark mark(StepWork::norm);
   return choose(path_of(Operation::rms_norm, path), kRmsNorm, x).forward(x, residual, weight, eps);
 }
 
@@ -123,6 +125,7 @@ RmsNormGrads add_rms_norm_backward(const at::Tensor& grad_y, const at::Tensor& g
   check_norm(sum, weight);
   check_norm(grad_y, weight);
   const at::NoGradGuard no_grad;
+  const OperationMark mark(StepWork::norm);
   return choose(path_of(Operation::rms_norm, path), kRmsNorm, sum)
       .backward(grad_y, grad_sum, sum, weight, rstd);
 }

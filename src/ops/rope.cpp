@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/operation_record.hpp"
 #include "ops/cpu_rows.hpp"
 #include "ops/cuda/rope.hpp"
 #include "ops/operations.hpp"
@@ -249,6 +250,7 @@ QueryKeyValue qkv_norm_rope_forward(const at::Tensor& qkv, std::int64_t num_head
   check_heads(parts.k, setup.k_weight, setup);
   check_positions(setup);
   const at::NoGradGuard no_grad;
+  const OperationMark mark(StepWork::rope);
   auto [q, k] =
       choose(path_of(Operation::rope, path), kQkNormRope, parts.q).forward(parts.q, parts.k, setup);
   return {std::move(q), std::move(k), parts.v.transpose(1, 2)};
@@ -261,6 +263,7 @@ QkvGrads qkv_norm_rope_backward(const at::Tensor& grad_q, const at::Tensor& grad
   check_heads(parts.q, setup.q_weight, setup);
   check_heads(parts.k, setup.k_weight, setup);
   const at::NoGradGuard no_grad;
+  const OperationMark mark(StepWork::rope);
   QkvGrads grads{at::empty(qkv.sizes(), qkv.options()), {}, {}};
   const auto slots = split_qkv(grads.qkv, grad_q.size(1), grad_k.size(1));
   std::tie(grads.q_weight, grads.k_weight) =

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 #include <list>
+#include <map>
 #include <sstream>
 
 #include "checkpoint/format/folder.hpp"
@@ -44,6 +45,42 @@ TEST_F(Commands, BenchStepRefusesWhatNoRunCouldTrain) {
                  {"train.accumulation = 3"});
   expect_refused(bench({"--train.micro_batch", "100000000", "--train.seq_len", "512"}), 2,
                  {"train.micro_batch = 100000000"});
+}
+
+/// The three products of each linear layer take equally many operations, and the times of all kinds
+/// of work add up to the step.
+TEST_F(Commands, BenchStepCountsTheWorkOfAStep) {
+  const Exit exit =
+      trireme({"bench", "step", "--steps", "2", "--ops", "--json", "--model.preset", "tiny",
+               "--train.seq_len", "32", "--train.device", "cpu", "--train.threads", "1",
+               "--train.micro_batch", "2", "--train.accumulation", "1"});
+  ASSERT_EQ(exit.code, 0) << exit.err;
+  const Json json = parse_json(exit.out, "bench");
+  std::map<std::string, double> flops;
+  double all_ms = 0;
+  for (const Json& work : json.at("ops")) {
+    const double ms = work.at("ms").get<double>();
+    flops[work.at("name")] = 1e6 * ms * work.at("gflops").get<double>();
+    all_ms += ms;
+  }
+  EXPECT_EQ(flops.size(), 15U);
+  EXPECT_NEAR(all_ms, 1e3 * json.at("step_time_s").get<double>(), 0.02 * all_ms);
+  const Json& model = json.at("model");
+  const auto size = [&](const char* key) { return model.at(key).get<double>(); };
+  const double width = size("hidden_size");
+  const double heads = (2 * size("num_heads") + 2 * size("num_kv_heads")) * size("head_dim");
+  const double weights = size("num_layers") * width * (heads + 3 * size("intermediate_size"));
+  const double product = 2 * 2 * 32 * weights;
+  for (const char* name : {"matmul_forward", "matmul_dx", "matmul_dw"})
+    EXPECT_NEAR(flops.at(name), product, 1e-6 * product) << name;
+  EXPECT_GT(flops.at("head"), 0);
+  EXPECT_GT(flops.at("attention_backward"), 2.4 * flops.at("attention_forward"));
+  EXPECT_EQ(flops.at("norm"), 0);
+  EXPECT_NEAR(
+      json.at("ceiling_share").get<double>() * json.at("ceiling_tokens_per_s").get<double>(),
+      json.at("tokens_per_s").get<double>(), 1e-6 * json.at("tokens_per_s").get<double>());
+  EXPECT_GT(json.at("clock_tokens_per_s").get<double>(), 0);
+  EXPECT_GT(json.at("peak_gflops").get<double>(), 0);
 }
 
 TEST_F(Commands, BenchLadderTurnsEveryFastPathOffOnce) {

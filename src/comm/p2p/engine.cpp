@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/named_range.hpp"
+#include "core/operation_record.hpp"
 #include "core/timer.hpp"
 
 namespace trireme::comm {
@@ -48,6 +49,7 @@ class Waiting {
 
  private:
   Activity* activity_;
+  OperationMark mark_{StepWork::comm};
 };
 
 }  // namespace

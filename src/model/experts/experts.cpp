@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "core/operation_record.hpp"
 #include "model/experts/router_balance.hpp"
 #include "ops/gated_activation.hpp"
 #include "ops/linear.hpp"
@@ -213,8 +214,11 @@ at::Tensor Experts::apply_backward(const parallel::Microbatch& batch, const at::
   const at::Tensor gate = saved.gates.unsqueeze(1);
   const at::Tensor hidden = ops::gated_forward(saved.gate_up, activation_, context_.path);
   // The gradient of the gate needs only values that backward has anyway.
-  const at::Tensor grad_gated = ops::grouped_product(
-      grad_rows, registry_.weight(down_).transpose(1, 2), bounds, context_.path);
+  const auto input_grad = [&](const at::Tensor& rows, const at::Tensor& weights) {
+    const OperationMark mark(StepWork::matmul_dx);
+    return ops::grouped_product(rows, weights.transpose(1, 2), bounds, context_.path);
+  };
+  const at::Tensor grad_gated = input_grad(grad_rows, registry_.weight(down_));
   const at::Tensor grad_gate_rows = wide(grad_gated).mul(hidden).sum(1);
   // If rows stay on this rank, a deferred weight gradient keeps one row per token only.
   const auto rows_again = [order = order, k](const at::Tensor& tokens) {
@@ -227,9 +231,8 @@ at::Tensor Experts::apply_backward(const parallel::Microbatch& batch, const at::
                here(scaled(hidden, gate)));
   const at::Tensor grad_gate_up =
       ops::gated_backward(scaled(grad_gated, gate), saved.gate_up, activation_, context_.path);
-  parallel::PendingRows input_grads = exchange.give_back(
-      ops::grouped_product(grad_gate_up, gate_up_weight().transpose(1, 2), bounds, context_.path),
-      "expert input gradients");
+  parallel::PendingRows input_grads =
+      exchange.give_back(input_grad(grad_gate_up, gate_up_weight()), "expert input gradients");
   parallel::PendingRows gate_grads = exchange.give_back(grad_gate_rows, "expert gate gradients");
   if (needs_input_for_gradients())
     give_grouped(gate_up_, bounds, here(grad_gate_up),

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/named_range.hpp"
+#include "core/operation_record.hpp"
 #include "core/process/failpoints.hpp"
 #include "model/stages/stage_forward.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
@@ -143,6 +144,7 @@ UpdateResult Step::run(std::span<const data::Batch> batches, std::int64_t update
   const double busy_s = timer.seconds() - links_.waited_s();
   {
     const NamedRange range(Phase::communication, "reduce gradients");
+    const OperationMark mark(StepWork::comm);
     reduction_->finish();
   }
   const auto bubble = stage_sums_.add(loss_sum, timer, busy_s, !batches.empty());
@@ -154,6 +156,7 @@ UpdateResult Step::run(std::span<const data::Batch> batches, std::int64_t update
 
   layer_norms_.begin(step);
   layer_norms_.before_update(parts_.scaler.scale());
+  const OperationMark mark(StepWork::optimizer);
   // All ranks have the same norm, so a non-finite update changes nothing on any rank.
   const optim::GradSummary summary = summarize_and_apply(loss_sum, update, lr);
   result.loss_sum = summary.loss_sum;
@@ -231,6 +234,7 @@ void Step::apply(const optim::GradSummary& summary, std::int64_t update, double 
   replicas_.updated();
   parts_.optimizer.step(update, lr);
   sign_step_.step();
+  const OperationMark pack(StepWork::pack);
   registry_.refresh_trainable();
 }
 
