@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "support/run_program.hpp"
 
