@@ -12,7 +12,7 @@
 #include "core/process/run_main.hpp"
 #include "data/order/length_warning.hpp"
 #include "data/order/plan.hpp"
-#include "data/shards/set_kind.hpp"
+#include "data/shards/set_content.hpp"
 #include "device/device.hpp"
 #include "generate/load/load_model.hpp"
 #include "objective/preference_loss.hpp"
@@ -27,7 +27,7 @@ namespace {
 std::vector<std::string_view> pair_kinds() {
   std::vector<std::string_view> names;
   for (const text::RecordKind& kind : text::record_kinds())
-    if (data::set_kind(kind.name, kind.stored_as).has_pairs()) names.push_back(kind.name);
+    if (data::set_content(kind.name, kind.stored_as).has_pairs()) names.push_back(kind.name);
   return names;
 }
 

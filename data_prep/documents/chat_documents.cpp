@@ -5,7 +5,7 @@
 #include "core/by_name.hpp"
 #include "core/error.hpp"
 #include "core/hash/xxh3.hpp"
-#include "data/shards/set_kind.hpp"
+#include "data/shards/set_content.hpp"
 #include "data_prep/documents/chat_parts.hpp"
 #include "data_prep/documents/document_maker.hpp"
 #include "text/chat/chat_encoder.hpp"
@@ -77,7 +77,7 @@ class ChatDocuments : public DocumentMaker {
       : DocumentMaker(tokenizer),
         rules_(rules),
         form_(chat_form(rules.config).value()),
-        kind_(contents_of(rules.config)),
+        content_(contents_of(rules.config)),
         seq_len_(static_cast<std::size_t>(rules.seq_len)),
         template_(*rules.chat_template),
         mask_(text::parse_chat_mask(rules.config.chat.mask)),
@@ -117,11 +117,11 @@ class ChatDocuments : public DocumentMaker {
     for (std::int64_t copy = 0; copy < rules_.config.chat.copies; ++copy) {
       text::ChatDraw draw{result.file, record.position, static_cast<std::uint32_t>(copy), 0};
       for (std::uint32_t side = 0; side < conversations_.size(); ++side) {
-        draw.side = kind_.sample == data::SampleForm::answer ? 0 : side;
+        draw.side = content_.sample == data::SampleForm::answer ? 0 : side;
         if (const auto reason = make(conversations_[side], draw, chats_[side]))
           return add_bad(record, *reason, result);
       }
-      kind_.has_pairs() ? add_pair(record, result) : add_conversation(record, result);
+      content_.has_pairs() ? add_pair(record, result) : add_conversation(record, result);
     }
     result.documents.counts.untrained_messages += count_untrained(conversations_);
   }
@@ -203,10 +203,10 @@ class ChatDocuments : public DocumentMaker {
     const data::PairCut cut = found.value_or(data::PairCut{});
     const std::vector<data::Span> chosen_spans = targets(chats_[0], cut.chosen_end);
     const std::vector<data::Span> rejected_spans = targets(chats_[1], cut.rejected_end);
-    if (!found || !kind_.keeps(lengths, cut, chosen_spans, rejected_spans, cut_rule_)) {
+    if (!found || !content_.keeps(lengths, cut, chosen_spans, rejected_spans, cut_rule_)) {
       ++result.documents.counts.dropped;
       const int num_trained = (has_targets(chats_[0]) ? 1 : 0) + (has_targets(chats_[1]) ? 1 : 0);
-      if (num_trained == (kind_.sample == data::SampleForm::answer ? 1 : 2))
+      if (num_trained == (content_.sample == data::SampleForm::answer ? 1 : 2))
         ++result.documents.counts.dropped_long;
       return;
     }
@@ -232,7 +232,7 @@ class ChatDocuments : public DocumentMaker {
 
   const DocumentRules& rules_;
   text::ChatForm form_;
-  const data::SetKind& kind_;
+  const data::SetContent& content_;
   std::size_t seq_len_;
   const text::ChatTemplate& template_;
   text::ChatMask mask_;

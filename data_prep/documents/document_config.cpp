@@ -6,7 +6,7 @@
 
 #include "core/join.hpp"
 #include "core/number.hpp"
-#include "data/shards/set_kind.hpp"
+#include "data/shards/set_content.hpp"
 #include "data_prep/documents/document_rules.hpp"
 #include "text/chat/chat_template.hpp"
 
@@ -62,7 +62,7 @@ void check_ignored(const DocumentConfig& config, Problems& problems) {
 std::string pair_kind_names(std::string_view separator) {
   std::vector<std::string_view> names;
   for (const text::RecordKind& kind : text::record_kinds())
-    if (data::set_kind(kind.name, kind.stored_as).has_pairs()) names.push_back(kind.name);
+    if (data::set_content(kind.name, kind.stored_as).has_pairs()) names.push_back(kind.name);
   return joined(names, separator);
 }
 
@@ -225,9 +225,9 @@ std::optional<text::ChatForm> chat_form(const DocumentConfig& config) {
   return kind == nullptr ? std::nullopt : kind->form;
 }
 
-const data::SetKind& contents_of(const DocumentConfig& config) {
+const data::SetContent& contents_of(const DocumentConfig& config) {
   const text::RecordKind* kind = text::find_record_kind(config.kind);
-  return data::set_kind(config.kind, kind == nullptr ? "" : kind->stored_as);
+  return data::set_content(config.kind, kind == nullptr ? "" : kind->stored_as);
 }
 
 void check(const DocumentConfig& config, Problems& problems) {

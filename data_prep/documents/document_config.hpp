@@ -7,7 +7,7 @@
 
 #include "core/fields.hpp"
 #include "core/problems.hpp"
-#include "data/shards/set_kind.hpp"
+#include "data/shards/set_content.hpp"
 #include "data_prep/documents/jsonl_record.hpp"
 #include "text/chat/jinja_chat.hpp"
 #include "text/chat/record_forms.hpp"
@@ -45,7 +45,7 @@ std::string kind_help();
 std::string record_fields_help();
 /// Returns "sft, dpo: " and the text. If `form` is given, names only the kinds of that form.
 std::string chat_help(std::string_view text, std::optional<text::ChatForm> form = {});
-/// Returns "dpo, kto: " and the text, for options of kinds with two sides (SetKind::has_pairs).
+/// Returns "dpo, kto: " and the text, for options of kinds with two sides (SetContent::has_pairs).
 std::string pair_help(std::string_view text);
 std::vector<std::string> record_kind_names();
 
@@ -158,7 +158,7 @@ struct DocumentConfig {
 };
 
 /// Returns the description of the data set's content; for an unknown kind, that of texts.
-const data::SetKind& contents_of(const DocumentConfig& config);
+const data::SetContent& contents_of(const DocumentConfig& config);
 
 /// Returns the chat form of the records; nullopt for texts and for an unknown kind.
 std::optional<text::ChatForm> chat_form(const DocumentConfig& config);

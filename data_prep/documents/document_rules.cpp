@@ -8,7 +8,7 @@
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/join.hpp"
-#include "data/shards/set_kind.hpp"
+#include "data/shards/set_content.hpp"
 #include "data_prep/identity.hpp"
 #include "text/unicode/utf8.hpp"
 

@@ -9,7 +9,7 @@
 #include "core/error.hpp"
 #include "core/escape.hpp"
 #include "core/files/json_lines.hpp"
-#include "data/shards/set_kind.hpp"
+#include "data/shards/set_content.hpp"
 #include "data_prep/inspect/inspect_document.hpp"
 
 namespace trireme::data_prep {

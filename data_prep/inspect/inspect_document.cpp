@@ -74,8 +74,8 @@ struct NamedSide {
 
 /// Returns the two sides. An answer of a kto set has its tokens in the side of its label, and the
 /// other side is only the prompt.
-std::array<NamedSide, 2> named_sides(const data::SetKind& kind, const data::Pair& pair) {
-  const bool is_answer = kind.sample == data::SampleForm::answer;
+std::array<NamedSide, 2> named_sides(const data::SetContent& content, const data::Pair& pair) {
+  const bool is_answer = content.sample == data::SampleForm::answer;
   return {NamedSide{is_answer ? "desirable" : "chosen", pair.chosen},
           NamedSide{is_answer ? "undesirable" : "rejected", pair.rejected}};
 }

@@ -70,17 +70,17 @@ void check_invalid_records(const PackWork& work, std::size_t shard, const Partit
 void complete_shard(const data::Manifest& manifest, std::size_t shard, std::size_t num_shards,
                     const std::string& input_xxh3, data::ShardContent& content) {
   data::DocumentColumns& documents = content.documents;
-  const data::SetKind& kind = manifest.contents();
+  const data::SetContent& content = manifest.contents();
   data::ShardCounts& counts = documents.counts;
   counts.documents = documents.source.size();
   counts.tokens = documents.offset.back();
-  if (kind.has_pairs()) {
-    for (const data::SpanColumn& column : kind.spans)
+  if (content.has_pairs()) {
+    for (const data::SpanColumn& column : content.spans)
       counts.target_tokens += column.of(documents.targets).num_tokens();
-  } else if (kind.has_sequences()) {
+  } else if (content.has_sequences()) {
     data::PackTable& pack =
         content.packs.emplace_back(data::pack_documents(documents.offset, manifest.seq_len));
-    if (kind.is_masked()) data::count_span_targets(documents.targets.loss, pack);
+    if (content.is_masked()) data::count_span_targets(documents.targets.loss, pack);
     counts.target_tokens =
         std::accumulate(pack.targets.begin(), pack.targets.end(), std::uint64_t{0});
     content.meta.packs[pack.seq_len] = pack.num_sequences();

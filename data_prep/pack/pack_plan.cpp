@@ -7,7 +7,7 @@
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 #include "core/hash/xxh3.hpp"
-#include "data/shards/set_kind.hpp"
+#include "data/shards/set_content.hpp"
 #include "data_prep/identity.hpp"
 #include "data_prep/input/inputs.hpp"
 #include "text/unicode/utf8.hpp"
@@ -24,7 +24,7 @@ data::Manifest plan_manifest(const PackConfig& config, const DocumentRules& rule
                              const std::vector<InputFile>& inputs) {
   data::Manifest manifest;
   manifest.kind = config.documents.kind;
-  if (const data::SetKind& contents = contents_of(config.documents);
+  if (const data::SetContent& contents = contents_of(config.documents);
       contents.name != manifest.kind)
     manifest.stored_as = contents.name;
   manifest.seq_len = config.seq_len;

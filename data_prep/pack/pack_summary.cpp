@@ -4,7 +4,7 @@
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 #include "core/join.hpp"
-#include "data/shards/set_kind.hpp"
+#include "data/shards/set_content.hpp"
 #include "data_prep/documents/document_rules.hpp"
 #include "data_prep/pack/pack.hpp"
 
@@ -52,11 +52,12 @@ class Losses {
  private:
   void add(log::Level level, std::string text) { losses_.push_back({level, std::move(text)}); }
 
-  [[nodiscard]] const data::SetKind& kind() const { return manifest_.contents(); }
+  [[nodiscard]] const data::SetContent& content() const { return manifest_.contents(); }
 
   /// Returns the count as a part of all documents read: "7 of 600 pairs".
   [[nodiscard]] std::string share(std::uint64_t count) const {
-    return formatted("{} of {} {}s", count, counts_.documents + counts_.dropped, kind().document);
+    return formatted("{} of {} {}s", count, counts_.documents + counts_.dropped,
+                     content().document);
   }
 
   [[nodiscard]] std::string bad_lines() const {
@@ -71,16 +72,17 @@ class Losses {
       if (count != 0) add(log::Level::warn, formatted("dropped {}: {}", share(count), why));
     };
     const std::uint64_t other = counts_.dropped - counts_.dropped_long - counts_.dropped_equal;
-    if (!kind().is_masked())
+    if (!content().is_masked())
       return dropped(other, formatted("field '{}' (--field) is empty", config_.value("field", "")));
-    if (kind().has_prompts()) {
+    if (content().has_prompts()) {
       return dropped(counts_.dropped_long,
                      formatted("the prompt is longer than {} tokens; a longer "
                                "--seq-len keeps them",
                                manifest_.seq_len));
     }
-    const char* where = kind().has_pairs() ? "a side has no answer target" : "no target";
-    const bool drops = kind().has_pairs() && manifest_.pair_cut_rule() == data::PairCutRule::drop;
+    const char* where = content().has_pairs() ? "a side has no answer target" : "no target";
+    const bool drops =
+        content().has_pairs() && manifest_.pair_cut_rule() == data::PairCutRule::drop;
     dropped(counts_.dropped_long,
             drops ? formatted("a side is longer than {} (--cut-pairs drop)", at_length_)
                   : formatted("{} within {}; a longer --seq-len keeps them", where, at_length_));
@@ -94,7 +96,7 @@ class Losses {
   void add_cut() {
     if (counts_.truncated == 0) return;
     std::string what = "they lost their end";
-    if (kind().has_pairs()) {
+    if (content().has_pairs()) {
       what = formatted(
           "in {} of them the prompt lost its beginning, in {} a side lost its end (--cut-pairs {})",
           counts_.cut_prompts, counts_.cut_answers, config_.value("cut_pairs", ""));

@@ -11,7 +11,7 @@
 #include "core/files/file.hpp"
 #include "core/join.hpp"
 #include "core/number.hpp"
-#include "data/shards/set_kind.hpp"
+#include "data/shards/set_content.hpp"
 
 namespace trireme::data {
 namespace {
@@ -297,7 +297,7 @@ std::string first_bytes(const fs::path& file) {
   fail(
       ErrorKind::usage,
       "{} = {} is text, but a token set is required: run `trireme-data pack --kind {}{} --tokenizer DIR --input {} --seq-len {} --output SET`{} first, then give SET",
-      name, path, first, first == set_kinds().front().name ? "" : " --template NAME", path,
+      name, path, first, first == set_contents().front().name ? "" : " --template NAME", path,
       seq_len == 0 ? "L" : std::to_string(seq_len), other);
 }
 

@@ -26,8 +26,8 @@ DocumentRange documents_of(const TokenSet& set, const SampleConfig& config) {
 /// Returns the names of the kinds in which every token is a target.
 std::string whole_kinds() {
   std::vector<std::string_view> names;
-  for (const SetKind& kind : set_kinds())
-    if (!kind.is_masked()) names.push_back(kind.name);
+  for (const SetContent& content : set_contents())
+    if (!content.is_masked()) names.push_back(content.name);
   return joined(names, " or ");
 }
 

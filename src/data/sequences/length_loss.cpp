@@ -45,8 +45,8 @@ void add_pairs(const TokenShard& shard, std::uint64_t begin, std::uint64_t end,
     const std::uint32_t all = targets_of(table, doc, {0, lengths.chosen, lengths.rejected});
     loss.targets += all;
     const auto cut = cut_pair(lengths, seq_len, rule);
-    if (!cut ||
-        !shard.contents().keeps(lengths, *cut, table.chosen.of(doc), table.rejected.of(doc), rule)) {
+    if (!cut || !shard.contents().keeps(lengths, *cut, table.chosen.of(doc), table.rejected.of(doc),
+                                        rule)) {
       ++loss.dropped;
       loss.lost_targets += all;
       continue;
@@ -63,10 +63,10 @@ void add_pairs(const TokenShard& shard, std::uint64_t begin, std::uint64_t end,
 
 std::optional<LengthTruncation> length_loss(const TokenSet& set, std::int64_t seq_len,
                                             const DocumentRange& range) {
-  const SetKind& kind = set.contents();
-  if (!kind.is_masked() || kind.has_prompts() || seq_len >= set.seq_len()) return std::nullopt;
+  const SetContent& content = set.contents();
+  if (!content.is_masked() || kind.has_prompts() || seq_len >= set.seq_len()) return std::nullopt;
   const auto length = static_cast<std::uint64_t>(seq_len);
-  const PairCutRule rule = kind.has_pairs() ? set.manifest().pair_cut_rule() : PairCutRule::end;
+  const PairCutRule rule = content.has_pairs() ? set.manifest().pair_cut_rule() : PairCutRule::end;
   LengthTruncation loss{.documents = range.end - range.begin};
   if (range == DocumentRange{0, set.num_documents()}) {
     loss.documents += set.manifest().counts.dropped;
@@ -79,7 +79,7 @@ std::optional<LengthTruncation> length_loss(const TokenSet& set, std::int64_t se
     const std::uint64_t end = std::clamp(range.end, first, first + count) - first;
     first += count;
     if (begin == end) continue;
-    if (kind.has_pairs()) {
+    if (content.has_pairs()) {
       add_pairs(set.shard(i), begin, end, length, rule, loss);
     } else {
       add_conversations(set.shard(i), begin, end, length, loss);

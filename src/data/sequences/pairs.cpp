@@ -50,11 +50,12 @@ bool Pairs::cuts() const {
 std::vector<std::uint32_t> Pairs::kept_documents(std::size_t shard,
                                                  std::vector<std::uint32_t> documents) const {
   const PairTable table = set_.shard(shard).pairs();
-  const SetKind& kind = set_.shard(shard).contents();
+  const SetContent& content = set_.shard(shard).contents();
   std::erase_if(documents, [&](std::uint32_t doc) {
     const PairLengths lengths = table.lengths(doc);
     const auto cut = cut_pair(lengths, seq_len_, rule_);
-    return !cut || !kind.keeps(lengths, *cut, table.chosen.of(doc), table.rejected.of(doc), rule_);
+    return !cut ||
+           !content.keeps(lengths, *cut, table.chosen.of(doc), table.rejected.of(doc), rule_);
   });
   return documents;
 }

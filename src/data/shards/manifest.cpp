@@ -7,7 +7,7 @@
 #include "core/hash/xxh3.hpp"
 #include "core/join.hpp"
 #include "data/shards/schema.hpp"
-#include "data/shards/set_kind.hpp"
+#include "data/shards/set_content.hpp"
 #include "data/shards/token_set.hpp"
 
 namespace trireme::data {
@@ -106,8 +106,7 @@ std::string Manifest::to_text() {
   // These keys were added later. They are not hashed, so that equal sets of older versions are equal.
   if (!record_format.empty()) {
     json["record_format"] = record_format;
-    if (contents().is_masked())
-      json["counts"]["untrained_messages"] = counts.untrained_messages;
+    if (contents().is_masked()) json["counts"]["untrained_messages"] = counts.untrained_messages;
   }
   std::string text = json.dump(2);
   text.resize(text.size() - 2);  // "\n}"
@@ -115,8 +114,8 @@ std::string Manifest::to_text() {
   return formatted("{}{}{}\"\n}}\n", text, kHashKey, hash);
 }
 
-const SetKind& Manifest::contents() const {
-  return set_kind(kind, stored_as);
+const SetContent& Manifest::contents() const {
+  return set_content(kind, stored_as);
 }
 
 std::string Manifest::chat_template() const {

@@ -24,7 +24,7 @@ inline constexpr const char* kSources = "/sources";           // u8: JSON
 inline constexpr const char* kBad = "/bad";                   // u8: JSON
 inline constexpr const char* kMeta = "/meta";                 // u8: JSON
 
-// Shards of conversations have these datasets. SetKind lists the datasets of each kind.
+// Shards of conversations have these datasets. SetContent lists the datasets of each kind.
 inline constexpr const char* kLossPtr = "/loss/span_ptr";  // u64 [D+1]
 inline constexpr const char* kLossSpan = "/loss/span";     // u32 [S, 2]
 // Shards of preference pairs have these datasets; a document is a pair.

@@ -50,7 +50,7 @@ auto& ignored_slot(Map& fields, const std::string& name) {
 /// The dataset /meta of a shard: its properties without its tables.
 struct ShardMeta {
   std::string kind;       // RecordKind::name
-  std::string stored_as;  // SetKind::name of the content; "": `kind`
+  std::string stored_as;  // SetContent::name of the content; "": `kind`
   DType token_dtype = DType::u16;
   std::uint64_t vocab_size = 0;
   std::string identity;  // hash of everything that determines the bytes of the set

@@ -11,7 +11,7 @@
 #include "core/files/file.hpp"
 #include "data/shards/frame.hpp"
 #include "data/shards/schema.hpp"
-#include "data/shards/set_kind.hpp"
+#include "data/shards/set_content.hpp"
 #include "data/shards/shard_meta.hpp"
 #include "data/shards/targets.hpp"
 
@@ -88,8 +88,8 @@ class TokenShard {
   [[nodiscard]] std::vector<std::uint32_t> document_sources() const;
   [[nodiscard]] std::vector<std::uint64_t> document_source_offsets() const;
 
-  [[nodiscard]] const SetKind& contents() const {
-    return set_kind(meta_.kind, meta_.stored_as);
+  [[nodiscard]] const SetContent& contents() const {
+    return set_content(meta_.kind, meta_.stored_as);
   }
 
   /// Returns true if each document has one list of target spans: conversations.

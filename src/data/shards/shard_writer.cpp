@@ -71,17 +71,17 @@ void write_texts(Hdf5File& file, const TextColumn& column, const TextTable& tabl
 
 void write_targets(Hdf5File& file, const ShardContent& content) {
   const std::uint64_t documents = content.meta.counts.documents;
-  const SetKind& kind = set_kind(content.meta.kind, content.meta.stored_as);
+  const SetContent& columns = set_content(content.meta.kind, content.meta.stored_as);
   const DocumentTargets& targets = content.documents.targets;
-  for (const NumberColumn& column : kind.numbers) {
+  for (const NumberColumn& column : columns.numbers) {
     TRIREME_ASSERT(column.of(targets).size() == documents);
     write_vector(file, column.name, DType::u32, column.of(targets));
   }
-  for (const SpanColumn& column : kind.spans) {
+  for (const SpanColumn& column : columns.spans) {
     TRIREME_ASSERT(column.of(targets).num_documents() == documents);
     write_spans(file, column.ptr, column.span, column.of(targets));
   }
-  for (const TextColumn& column : kind.texts) {
+  for (const TextColumn& column : columns.texts) {
     TRIREME_ASSERT(column.of(targets).num_documents() == documents);
     write_texts(file, column, column.of(targets));
   }

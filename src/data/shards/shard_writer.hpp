@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "data/shards/set_kind.hpp"
+#include "data/shards/set_content.hpp"
 #include "data/shards/shard_meta.hpp"
 
 namespace trireme::data {

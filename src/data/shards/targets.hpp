@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-/// The target tokens of a document, for kinds with a mask (SetKind::is_masked).
+/// The target tokens of a document, for kinds with a mask (SetContent::is_masked).
 namespace trireme::data {
 
 /// Tokens [begin, end), from the start of a document or of one side of a pair.

@@ -34,7 +34,7 @@ struct SourceEntry {
 /// The content of manifest.json. It is written last, so a directory with a manifest is complete.
 struct Manifest {
   std::string kind;       // RecordKind::name
-  std::string stored_as;  // SetKind::name of the content; "": `kind`
+  std::string stored_as;  // SetContent::name of the content; "": `kind`
   std::string identity;
   std::uint64_t vocab_size = 0;
   std::optional<std::int64_t> bos_id, eos_id, pad_id;
@@ -55,7 +55,7 @@ struct Manifest {
   [[nodiscard]] std::string to_text();
 
   /// Returns the description of the content of the shards.
-  [[nodiscard]] const SetKind& contents() const;
+  [[nodiscard]] const SetContent& contents() const;
   /// Returns the template of `pack --template`; "" for texts.
   [[nodiscard]] std::string chat_template() const;
   /// Returns the rule of `pack --cut-pairs`. Throws Error(data) if it is unknown.
@@ -80,7 +80,7 @@ class TokenSet {
 
   [[nodiscard]] const std::string& kind() const noexcept { return manifest_.kind; }
 
-  [[nodiscard]] const SetKind& contents() const { return manifest_.contents(); }
+  [[nodiscard]] const SetContent& contents() const { return manifest_.contents(); }
 
   [[nodiscard]] std::uint64_t num_tokens() const noexcept { return manifest_.counts.tokens; }
 

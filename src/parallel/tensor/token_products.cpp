@@ -30,9 +30,8 @@ void multiply(at::Tensor result, const at::Tensor& tokens, const at::Tensor& mat
   if (ops::widens_products(tokens)) {
     result.copy_(ops::product(tokens, matrix));
   } else {
-    const ProductMark mark(
-        StepWork::matmul_forward,
-        2.0 * static_cast<double>(tokens.numel()) * static_cast<double>(matrix.size(1)));
+    const ProductMark mark(StepWork::matmul_forward, 2.0 * static_cast<double>(tokens.numel()) *
+                                                         static_cast<double>(matrix.size(1)));
     at::bmm_out(result, tokens, matrix.expand({tokens.size(0), -1, -1}));
   }
 }

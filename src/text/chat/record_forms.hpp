@@ -13,7 +13,7 @@ class object;
 }
 
 /// The records that `pack` reads: a table of the kinds of data sets, a table of the record forms of
-/// chats, and advice for records of other forms. SetKind describes the contents of the data sets.
+/// chats, and advice for records of other forms. SetContent describes the contents of the data sets.
 namespace trireme::text {
 
 namespace chat_json {
@@ -69,7 +69,7 @@ std::string record_form_names(ChatForm chats);
 /// The records of one kind of data set.
 struct RecordKind {
   std::string_view name;  // a value of `pack --kind`
-  // SetKind::name of another kind, if its data sets have the same content; "": its own row.
+  // SetContent::name of another kind, if its data sets have the same content; "": its own row.
   std::string_view stored_as = "";
   std::optional<ChatForm> form = {};  // none: plain text
   std::string_view keys;              // the usual keys, for help: {"text"}

@@ -20,7 +20,7 @@
 #include "core/problems.hpp"
 #include "core/process/stop_signals.hpp"
 #include "data/order/length_warning.hpp"
-#include "data/shards/set_kind.hpp"
+#include "data/shards/set_content.hpp"
 #include "device/device.hpp"
 #include "device/torch_errors.hpp"
 #include "job/doctor/findings.hpp"

@@ -5,7 +5,7 @@
 
 #include "core/error.hpp"
 #include "core/log.hpp"
-#include "data/shards/set_kind.hpp"
+#include "data/shards/set_content.hpp"
 #include "text/tokenizer.hpp"
 
 namespace trireme::train {
@@ -171,10 +171,9 @@ std::int64_t RunData::samples_of_epochs(double epochs) const {
 
 std::string RunData::size_text() const {
   if (const auto size = stream_.epoch_size())
-    return formatted("{} {}s in ", *size,
-                     stream_.samples_are_pairs()
-                         ? stream_.first_set().contents().document
-                         : "sequence");
+    return formatted(
+        "{} {}s in ", *size,
+        stream_.samples_are_pairs() ? stream_.first_set().contents().document : "sequence");
   return formatted("{} sources in ", stream_.num_sources());
 }
 

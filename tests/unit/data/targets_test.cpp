@@ -138,8 +138,8 @@ class StoredAsSft : public SftSet {
 TEST_F(StoredAsSft, AKindOfItsOwnHasTheContentOfTheKindThatItNames) {
   const TokenSet set = TokenSet::open(folder_.path());
   EXPECT_EQ(set.kind(), "notes");
-  EXPECT_EQ(&set.contents(), &set_kind("sft"));
-  EXPECT_EQ(&set.shard(0).contents(), &set_kind("sft"));
+  EXPECT_EQ(&set.contents(), &set_content("sft"));
+  EXPECT_EQ(&set.shard(0).contents(), &set_content("sft"));
   EXPECT_EQ(count_samples_targets(set), static_cast<std::int64_t>(targets_.size()));
 }
 

@@ -50,7 +50,7 @@ enum class SampleForm {
   prompt,    // one document that a model continues
 };
 
-struct SetKind {
+struct SetContent {
   std::string_view name;      // name in `pack --kind`, the manifest and the shards
   std::string_view document;  // noun of a document for messages: "conversation"
   SampleForm sample = SampleForm::sequence;
@@ -74,11 +74,11 @@ struct SetKind {
 };
 
 /// Returns all rows.
-std::span<const SetKind> set_kinds();
+std::span<const SetContent> set_contents();
 
 /// Returns the row with the name `stored_as`, or, if that is empty, with the name `kind`. For an
 /// unknown name, returns the row of texts. A set of an unknown kind can be inspected, but no command
 /// trains on it (require_kind).
-const SetKind& set_kind(std::string_view kind, std::string_view stored_as = "");
+const SetContent& set_content(std::string_view kind, std::string_view stored_as = "");
 
 }  // namespace trireme::data

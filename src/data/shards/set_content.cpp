@@ -1,4 +1,4 @@
-#include "data/shards/set_kind.hpp"
+#include "data/shards/set_content.hpp"
 
 #include <algorithm>
 #include <array>
@@ -35,26 +35,26 @@ constexpr std::array kRecordTexts{
                [](Targets all) -> const TextTable& { return all.records; }},
 };
 
-constexpr std::array kKinds{
-    SetKind{.name = "pretrain", .document = "text"},
-    SetKind{.name = "sft", .document = "conversation", .spans = kMaskSpans},
-    SetKind{.name = "dpo",
-            .document = "pair",
-            .sample = SampleForm::pair,
-            .keeps = keeps_targets,
-            .numbers = kPairNumbers,
-            .spans = kPairSpans},
-    SetKind{.name = "kto",
-            .document = "labeled answer",
-            .sample = SampleForm::answer,
-            .keeps = keeps_answer,
-            .numbers = kPairNumbers,
-            .spans = kPairSpans},
-    SetKind{.name = "rl",
-            .document = "prompt",
-            .sample = SampleForm::prompt,
-            .spans = kMaskSpans,
-            .texts = kRecordTexts},
+constexpr std::array kContents{
+    SetContent{.name = "pretrain", .document = "text"},
+    SetContent{.name = "sft", .document = "conversation", .spans = kMaskSpans},
+    SetContent{.name = "dpo",
+               .document = "pair",
+               .sample = SampleForm::pair,
+               .keeps = keeps_targets,
+               .numbers = kPairNumbers,
+               .spans = kPairSpans},
+    SetContent{.name = "kto",
+               .document = "labeled answer",
+               .sample = SampleForm::answer,
+               .keeps = keeps_answer,
+               .numbers = kPairNumbers,
+               .spans = kPairSpans},
+    SetContent{.name = "rl",
+               .document = "prompt",
+               .sample = SampleForm::prompt,
+               .spans = kMaskSpans,
+               .texts = kRecordTexts},
 };
 
 }  // namespace
@@ -65,15 +65,15 @@ void DocumentTargets::append(const DocumentTargets& other) {
   records.append(other.records);
 }
 
-std::span<const SetKind> set_kinds() {
-  return kKinds;
+std::span<const SetContent> set_contents() {
+  return kContents;
 }
 
-const SetKind& set_kind(std::string_view kind, std::string_view stored_as) {
+const SetContent& set_content(std::string_view kind, std::string_view stored_as) {
   const std::string_view name = stored_as.empty() ? kind : stored_as;
-  const auto* found = std::find_if(kKinds.begin(), kKinds.end(),
-                                   [&](const SetKind& row) { return row.name == name; });
-  return found == kKinds.end() ? kKinds.front() : *found;
+  const auto* found = std::find_if(kContents.begin(), kContents.end(),
+                                   [&](const SetContent& row) { return row.name == name; });
+  return found == kContents.end() ? kContents.front() : *found;
 }
 
 }  // namespace trireme::data
