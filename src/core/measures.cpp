@@ -24,6 +24,12 @@ void add_ranked(std::vector<Metric>& metrics, const std::string& rank_name, doub
   if (!value_name.empty()) metrics.push_back({value_name, value, Metric::Form::real});
 }
 
+Metric histogram_of(const Measure& measure, std::span<const double>& sums) {
+  const auto counts = sums.first(measure.num_buckets);
+  sums = sums.subspan(measure.num_buckets);
+  return {measure.name, 0, Metric::Form::histogram, {}, {counts.begin(), counts.end()}};
+}
+
 double take(std::span<const double>& numbers) {
   const double first = numbers.front();
   numbers = numbers.subspan(1);
@@ -79,6 +85,14 @@ void Measures::record(Id id, double value, double weight) {
   mine.is_recorded = true;
 }
 
+void Measures::record_counts(Id id, std::vector<double> counts) {
+  if (counts.size() != measures_.at(id).num_buckets)
+    fail(ErrorKind::internal, "histogram {} has {} counts for {} buckets", measures_[id].name,
+         counts.size(), measures_[id].num_buckets);
+  values_[id].counts = std::move(counts);
+  values_[id].is_recorded = true;
+}
+
 std::vector<Measures::Id> Measures::pack(std::vector<double>& sums, std::vector<double>& maxima,
                                          int rank) {
   std::vector<Id> packed;
@@ -86,6 +100,16 @@ std::vector<Measures::Id> Measures::pack(std::vector<double>& sums, std::vector<
     if (measures_[i].occasional && !values_[i].is_recorded) continue;
     packed.push_back(i);
     const Combine combine = measures_[i].combine;
+    if (combine == Combine::histogram) {
+      std::vector<double>& counts = values_[i].counts;
+      counts.resize(measures_[i].num_buckets);  // nothing was recorded: no elements
+      sums.insert(sums.end(), counts.begin(), counts.end());
+      continue;
+    }
+    if (combine == Combine::min) {  // the largest negative value is the minimum
+      maxima.push_back(-values_[i].value);
+      continue;
+    }
     (combine == Combine::max ? maxima : sums).push_back(values_[i].value);
     if (combine == Combine::weighted_mean) sums.push_back(values_[i].weight);
     if (!measures_[i].least_rank.empty())  // the largest difference is the least value
@@ -118,9 +142,15 @@ std::vector<Metric> Measures::combine(std::span<const Id> packed, std::span<cons
       case Combine::max:
         value = take(maxima);
         break;
+      case Combine::min:
+        value = -take(maxima);
+        break;
       case Combine::norm:
         value = std::sqrt(take(sums));
         break;
+      case Combine::histogram:
+        metrics.push_back(histogram_of(measure, sums));
+        continue;
     }
     metrics.push_back(
         {measure.name, value, measure.whole ? Metric::Form::whole : Metric::Form::real});

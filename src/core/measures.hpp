@@ -15,6 +15,8 @@ enum class Combine {
   mean,           // over ranks and over the steps since the last report, added up
   max,            // over ranks
   norm,           // over ranks, last step: square root of the sum of the recorded squares
+  histogram,      // over ranks, last step: sum of the counts of each bucket
+  min,            // over ranks; infinity on ranks without a value
 };
 
 /// A number that a run reports. The component that measures it declares it once.
@@ -25,6 +27,7 @@ struct Measure {
   /// The measure is only in reports before which it was recorded. All ranks must record it in the
   /// same steps.
   bool occasional = false;
+  std::size_t num_buckets = 0;  // only for a histogram
   // Names of more numbers, for a mean of seconds: the rank with the smallest or largest value, and
   // this value. Empty: no such number. A value needs its rank.
   std::string least_rank{};
@@ -35,11 +38,15 @@ struct Measure {
 
 /// One number of a report, or a text, equal on all ranks.
 struct Metric {
-  enum class Form { real, whole, flag, text };
+  enum class Form { real, whole, flag, text, histogram };
   std::string name;
   double value = 0;
   Form form = Form::real;
   std::string text{};
+  std::vector<double> counts{};  // number of elements in each bucket of a histogram
+
+  /// Returns true if the metric is one number, and neither a text nor a histogram.
+  [[nodiscard]] bool is_number() const { return form != Form::text && form != Form::histogram; }
 };
 
 /// Returns the unit of a metric from the end of its name: "s", "bytes", "per_s", or "" for a number
@@ -70,6 +77,9 @@ class Measures {
   /// Adds to a mean, or replaces the value of other measures. Only weighted_mean uses `weight`.
   void record(Id id, double value, double weight = 1);
 
+  /// Replaces the counts of a histogram. There is one count for each bucket.
+  void record_counts(Id id, std::vector<double> counts);
+
   /// Returns the value that this rank has recorded since the last pack().
   [[nodiscard]] double recorded(Id id) const { return values_.at(id).value; }
 
@@ -93,6 +103,7 @@ class Measures {
     double value = 0;
     double weight = 0;
     bool is_recorded = false;
+    std::vector<double> counts{};
   };
 
   std::vector<Measure> measures_;

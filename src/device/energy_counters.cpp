@@ -37,7 +37,7 @@ std::string nvml_uuid(const std::string& digits) {
   return text;
 }
 
-/// The functions of NVML that an energy counter needs. All return 0 for success.
+/// The functions of NVML that EnergyCounters needs. All return 0 for success.
 class Nvml {
  public:
   using Device = void*;
@@ -50,6 +50,7 @@ class Nvml {
         !nvml->find("nvmlDeviceGetHandleByUUID", nvml->handle_by_uuid_) ||
         !nvml->find("nvmlDeviceGetTotalEnergyConsumption", nvml->energy_))
       return nullptr;
+    nvml->find("nvmlDeviceGetClockInfo", nvml->clock_);  // optional
     nvml->started_ = start() == 0;
     return nvml->started_ ? nvml : nullptr;
   }
@@ -75,6 +76,14 @@ class Nvml {
     return energy;
   }
 
+  /// Returns the clock of the multiprocessors.
+  [[nodiscard]] std::optional<double> clock_mhz(Device device) const {
+    constexpr int kSmClock = 1;  // NVML_CLOCK_SM
+    unsigned int mhz = 0;
+    if (clock_ == nullptr || clock_(device, kSmClock, &mhz) != 0) return std::nullopt;
+    return mhz;
+  }
+
  private:
   explicit Nvml(void* library) : library_(library) {}
 
@@ -90,6 +99,7 @@ class Nvml {
   int (*shutdown_)() = nullptr;
   int (*handle_by_uuid_)(const char* uuid, Device* device) = nullptr;
   int (*energy_)(Device device, unsigned long long* millijoules) = nullptr;
+  int (*clock_)(Device device, int type, unsigned int* mhz) = nullptr;
 };
 
 }  // namespace
@@ -133,6 +143,11 @@ void EnergyCounters::add_nvml(const EnergySources& sources) {
   add({.name = "GPU",
        .read = [nvml, device = *device] { return nvml->millijoules(device); },
        .unit_j = 1e-3});
+  gpu_clock_mhz_ = [nvml, device = *device] { return nvml->clock_mhz(device); };
+}
+
+std::optional<double> EnergyCounters::gpu_clock_mhz() const {
+  return gpu_clock_mhz_ ? gpu_clock_mhz_() : std::nullopt;
 }
 
 std::string EnergyCounters::names() const {

@@ -16,10 +16,10 @@ struct EnergySources {
   std::string nvml = "libnvidia-ml.so.1";
 };
 
-/// Reads the energy of CPU packages and memory (RAPL of Linux) and of one GPU (NVML). Counters that
-/// do not exist or cannot be read are absent: since Linux 5.10, only root reads RAPL by default.
-/// Sources: Linux kernel documentation, "Power Capping Framework"; NVIDIA, "NVML API Reference",
-/// nvmlDeviceGetTotalEnergyConsumption.
+/// Reads the energy of CPU packages and memory (RAPL of Linux), and energy and clock of one GPU
+/// (NVML). Counters that do not exist or cannot be read are absent: since Linux 5.10, only root
+/// reads RAPL by default. Sources: Linux kernel documentation, "Power Capping Framework"; NVIDIA,
+/// "NVML API Reference", nvmlDeviceGetTotalEnergyConsumption and nvmlDeviceGetClockInfo.
 class EnergyCounters {
  public:
   explicit EnergyCounters(const EnergySources& sources);
@@ -33,6 +33,9 @@ class EnergyCounters {
   /// NaN if a counter cannot be read any more. A RAPL counter wraps after some minutes to an hour,
   /// so the calls must not be further apart.
   [[nodiscard]] double take_joules();
+
+  /// Returns the current clock of the GPU's multiprocessors in MHz; nullopt if it cannot be read.
+  [[nodiscard]] std::optional<double> gpu_clock_mhz() const;
 
  private:
   struct Counter {
@@ -48,6 +51,7 @@ class EnergyCounters {
   void add_nvml(const EnergySources& sources);
 
   std::vector<Counter> counters_;
+  std::function<std::optional<double>()> gpu_clock_mhz_;  // empty without a GPU
 };
 
 }  // namespace trireme::device

@@ -18,6 +18,9 @@ struct RunDirectory {
   /// The times of each rank (metrics.per_rank).
   [[nodiscard]] std::filesystem::path ranks() const { return root / "ranks.jsonl"; }
 
+  /// The generated samples of all validations (metrics.samples).
+  [[nodiscard]] std::filesystem::path samples() const { return root / "samples.jsonl"; }
+
   /// The memory and the traffic of each rank in one optimizer step: counted values
   /// and the values from formulas.
   [[nodiscard]] std::filesystem::path layout() const { return root / "layout.json"; }

@@ -312,6 +312,7 @@ Json run_json(const RunReport& run) {
             {"attempts", Json::array()},
             {"slow_ranks", Json::array()},
             {"rank_times", Json::array()},
+            {"samples", samples_json(run.samples)},
             {"notes", run.notes}};
   if (!run.attempts.empty()) {
     Json wall{{"total", run.goodput.end - run.goodput.begin}};
@@ -357,6 +358,7 @@ RunReport read_run(const std::filesystem::path& directory, double now_s,
   find_slow_ranks(run);
   if (!run.attempts.empty()) run.device_hours = run.goodput.device_s / 3600;
   run.rank_times = read_rank_times(folder.ranks());
+  run.samples = read_samples(folder.samples());
   run.layout = text_of(folder.layout());
   run.mfu_predicted = predicted_mfu_in(run.layout);
   run.distribution = text_of(folder.distribution());

@@ -11,6 +11,7 @@
 #include "report/goodput.hpp"
 #include "report/metrics_file.hpp"
 #include "report/rank_times.hpp"
+#include "report/sample_file.hpp"
 
 namespace trireme::report {
 
@@ -60,6 +61,7 @@ struct RunReport {
   std::vector<AttemptSummary> attempts;
   std::vector<SlowRank> slow_ranks;
   std::vector<RankTimes> rank_times;          // from ranks.jsonl
+  std::vector<Sample> samples;                // from samples.jsonl
   std::map<std::string, std::string> config;  // config.toml: "optim.lr" -> "0.0003"
   std::string layout;                         // text of layout.json; "" if it is missing
   std::string distribution;                   // text of distribution.json; "" if it is missing

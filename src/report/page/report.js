@@ -99,6 +99,7 @@ function runSection(run, range) {
     section.append(grid);
     layerCharts(run, grid, range);
   }
+  if (run.samples.length > 0) section.append(...samples(run));
   section.append(...distribution(run));
   if (run.rank_times.length > 0) section.append(...rankTimes(run));
   if (run.slow_ranks.length > 0)

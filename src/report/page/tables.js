@@ -131,3 +131,22 @@ function distribution(run) {
     table([["rank", "number"], ["host", ""], ["device", ""], ["threads", "number"], ["mesh coordinates", ""], ["hash of the weights", ""]], rows),
     record.per_rank.length > most ? element("p", { class: "soft" }, `${record.per_rank.length - most} more ranks are in distribution.json.`) : ""];
 }
+
+/** The generated texts of each prompt, oldest first. Of many steps, some with equal distances are shown. */
+function samples(run) {
+  const most = 50;
+  const prompts = new Map();
+  for (const sample of run.samples) {
+    if (!prompts.has(sample.sample)) prompts.set(sample.sample, []);
+    prompts.get(sample.sample).push(sample);
+  }
+  const parts = [element("h3", {}, "Generated samples over time")];
+  for (const all of prompts.values()) {
+    const distance = Math.ceil(all.length / most);
+    const shown = all.filter((_, i) => (all.length - 1 - i) % distance === 0);
+    parts.push(element("p", { class: "prompt" }, all[all.length - 1].prompt),
+      table([["step", "number"], ["text", "text sample"]], shown.map((sample) => [String(sample.step), sample.text])));
+    if (distance > 1) parts.push(element("p", { class: "soft" }, `${all.length - shown.length} more steps are in samples.jsonl.`));
+  }
+  return parts;
+}

@@ -134,6 +134,12 @@ void check_metrics(const RunConfig& config, Problems& problems) {
   if (layer_norms < 0 || (every > 0 && layer_norms % every != 0))
     problems.add("metrics.layer_norms", layer_norms,
                  formatted("must be 0 (never) or a multiple of train.metrics_every = {}", every));
+  if (!config.metrics.samples.empty() && config.train.eval_every == 0)
+    problems.add(
+        "metrics.samples", config.metrics.samples,
+        "must be empty without train.eval_every, because each validation generates the samples");
+  if (config.metrics.sample_tokens < 1)
+    problems.add("metrics.sample_tokens", config.metrics.sample_tokens, "must be 1 or more");
 }
 
 }  // namespace

@@ -202,14 +202,21 @@ struct CheckpointConfig {
 struct MetricsConfig {
   std::string sinks = "jsonl,progress";
   std::int64_t layer_norms = 0;
+  std::string samples{};
+  std::int64_t sample_tokens = 64;
   bool energy = true;
   std::vector<OwnKey> keys;  // keys that the sinks declare; sink_fields() adds them
 
   template <class Self, class Visit>
   static void fields(Self& self, Visit&& visit) {
     visit("sinks", self.sinks, "metrics sinks, separated by commas; none: no sink");
-    visit("layer_norms", self.layer_norms,
-          "report gradient, update and weight norms of each layer every N steps; 0: never");
+    visit(
+        "layer_norms", self.layer_norms,
+        "report gradient, update and weight norms of each layer every N steps, and histograms if the sink tensorboard or wandb is on; 0: never");
+    visit(
+        "samples", self.samples,
+        "file of prompts that each validation continues with the current weights, without random choices: one text per line, or a .jsonl file like --prompts of generate; empty: none");
+    visit("sample_tokens", self.sample_tokens, "maximum number of new tokens of a sample");
     visit("energy", self.energy, "report the energy of each step if RAPL or NVML can be read");
     visit_own_keys(self.keys, visit);
   }

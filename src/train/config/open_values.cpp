@@ -61,6 +61,9 @@ void make_paths_absolute(RunConfig& config) {
   config.data.valid_path = data::absolute_plan(config.data.valid_path);
   if (!config.data.stage.empty())
     config.data.stage = std::filesystem::absolute(config.data.stage).lexically_normal().string();
+  if (!config.metrics.samples.empty())
+    config.metrics.samples =
+        std::filesystem::absolute(config.metrics.samples).lexically_normal().string();
   std::error_code absent;
   if (std::string& file = config.parallel.schedule; std::filesystem::is_regular_file(file, absent))
     file = std::filesystem::absolute(file).lexically_normal().string();

@@ -7,7 +7,7 @@
 
 #include "core/error.hpp"
 #include "core/files/file.hpp"
-#include "core/files/json.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/files/refusal.hpp"
 #include "core/number.hpp"
 
@@ -42,7 +42,8 @@ std::string json_value(const Metric& metric) {
     case Metric::Form::whole:
       return cat(static_cast<std::int64_t>(metric.value));
     case Metric::Form::text:
-      return Json(metric.text).dump();
+      return json_text(metric.text);  // a prompt may have bytes that are not UTF-8
+    case Metric::Form::histogram:
     case Metric::Form::real:
       break;
   }
@@ -52,6 +53,7 @@ std::string json_value(const Metric& metric) {
 std::string json_line(const MetricsLine& line, std::int64_t attempt) {
   std::string text;
   for (const Metric& metric : line.metrics) {
+    if (metric.form == Metric::Form::histogram) continue;
     text += formatted("{}\"{}\":{}", text.empty() ? "{" : ",", metric.name, json_value(metric));
   }
   return text + cat(text.empty() ? "{" : ",", "\"attempt\":", attempt, "}\n");
@@ -60,13 +62,15 @@ std::string json_line(const MetricsLine& line, std::int64_t attempt) {
 }  // namespace
 
 JsonlSink::JsonlSink(const SinkSetup& setup)
-    : file_(setup.folder.metrics()), attempt_(setup.attempt) {
+    : file_(setup.folder.metrics()), samples_(setup.folder.samples()), attempt_(setup.attempt) {
   remove_incomplete_line(file_);
+  remove_incomplete_line(samples_);
 }
 
 void JsonlSink::write(const MetricsLine& line) {
   if (line.kind == MetricsLine::Kind::commit || line.kind == MetricsLine::Kind::rank) return;
-  append_to_file(file_, json_line(line, attempt_));
+  append_to_file(line.kind == MetricsLine::Kind::sample ? samples_ : file_,
+                 json_line(line, attempt_));
 }
 
 RanksSink::RanksSink(const SinkSetup& setup)

@@ -3,8 +3,8 @@
 
 namespace trireme::train {
 
-/// Writes metrics.jsonl: one JSON object per line. Numbers have the shortest form that reads back
-/// to the same bits; NaN and infinity become null. Each line ends with `attempt`: after a kill,
+/// Writes metrics.jsonl, and samples.jsonl with generated samples: one JSON object per line. Numbers
+/// have the shortest form that reads back to the same bits; NaN and infinity become null. Each line ends with `attempt`: after a kill,
 /// steps since the last checkpoint are repeated, and the last line of a step counts.
 class JsonlSink final : public MetricsSink {
  public:
@@ -17,6 +17,7 @@ class JsonlSink final : public MetricsSink {
 
  private:
   std::filesystem::path file_;
+  std::filesystem::path samples_;
   std::int64_t attempt_;
 };
 

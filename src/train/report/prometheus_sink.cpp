@@ -183,6 +183,7 @@ void PrometheusText::add_step(const MetricsLine& line) {
   newest_ = line;
   MetricsLine layers;
   std::erase_if(newest_.metrics, [&](const Metric& metric) {
+    if (metric.form == Metric::Form::histogram) return true;
     const bool is_of_layer = metric.name.find('/') != std::string::npos;
     if (is_of_layer) layers.metrics.push_back(metric);
     return is_of_layer;
@@ -243,7 +244,7 @@ std::string PrometheusText::text() const {
         std::any_of(kKnown.begin(), kKnown.end(),
                     [&](const Known& known) { return metric.name == known.metric; }) ||
         std::find(kElsewhere.begin(), kElsewhere.end(), metric.name) != kElsewhere.end();
-    if (is_known || metric.form == Metric::Form::text) continue;
+    if (is_known || !metric.is_number()) continue;
     Family(text, base_name(metric.name), "gauge",
            cat("The value of ", metric.name, " in metrics.jsonl."))
         .add(labels_, metric.value);

@@ -24,6 +24,7 @@ struct MetricsLine {
     validation,
     end,
     commit,  // a checkpoint is published: "committed_step"
+    sample,  // a generated text of a validation: "sample_step", "sample", "prompt", "text"
     rank     // one rank's own numbers of a step, with metrics.per_rank
   };
 

@@ -4,9 +4,11 @@
 
 #include <array>
 #include <bit>
+#include <numeric>
 #include <span>
 
 #include "comm/session.hpp"
+#include "core/exponential_buckets.hpp"
 #include "core/files/directories.hpp"
 #include "core/files/file.hpp"
 #include "core/hash/crc32c.hpp"
@@ -25,6 +27,7 @@ constexpr std::uint32_t kSummary = 5;
 constexpr std::uint32_t kSessionLog = 7;
 constexpr std::uint32_t kTag = 1;
 constexpr std::uint32_t kSimpleValue = 2;
+constexpr std::uint32_t kHisto = 5;
 constexpr std::uint32_t kTensor = 8;
 constexpr std::uint32_t kMetadata = 9;
 constexpr std::uint64_t kSessionStart = 1;
@@ -59,15 +62,59 @@ Protobuf metadata(std::string_view plugin, std::string_view content = {}) {
   return Protobuf().message(1, Protobuf().text(1, plugin).text(2, content));
 }
 
+std::string packed_doubles(const std::vector<double>& values) {
+  std::string bytes;
+  for (const double value : values) bytes += bytes_of(value);
+  return bytes;
+}
+
+/// Returns a HistogramProto. The outer borders of the filled buckets replace the unknown smallest
+/// and largest value. A bucket without elements comes first, because readers take the limit of the
+/// previous bucket as the lower border of a bucket.
+Protobuf histogram_value(const Metric& metric) {
+  FilledBuckets filled = filled_buckets(metric.counts);
+  filled.counts.insert(filled.counts.begin(), 0);
+  const double num = std::accumulate(filled.counts.begin(), filled.counts.end(), 0.0);
+  return Protobuf()
+      .text(kTag, metric.name)
+      .message(kHisto, Protobuf()
+                           .real(1, filled.borders.front())
+                           .real(2, filled.borders.back())
+                           .real(3, num)
+                           .text(6, packed_doubles(filled.borders))
+                           .text(7, packed_doubles(filled.counts)));
+}
+
+/// Returns a text, which TensorBoard shows as Markdown.
+Protobuf text_value(std::string_view name, std::string_view text) {
+  const Protobuf shape = Protobuf().message(2, Protobuf().number(1, 1));
+  return Protobuf()
+      .text(kTag, name)
+      .message(kTensor, Protobuf().number(1, kTypeString).message(2, shape).text(8, text))
+      .message(kMetadata, metadata("text"));
+}
+
 /// Returns the configuration as a table in Markdown.
 Protobuf config_text(const SinkSetup& setup) {
   std::string table = "| key | value |\n|---|---|\n";
   for (const auto& [key, value] : setup.config) table += cat("| ", key, " | ", value, " |\n");
-  const Protobuf shape = Protobuf().message(2, Protobuf().number(1, 1));
-  return Protobuf()
-      .text(kTag, "config")
-      .message(kTensor, Protobuf().number(1, kTypeString).message(2, shape).text(8, table))
-      .message(kMetadata, metadata("text"));
+  return text_value("config", table);
+}
+
+/// Returns `text` as a code block of Markdown, so that no character of it has a meaning.
+std::string code_block(const std::string& text) {
+  std::string block = "    ";
+  for (const char c : text) {
+    block += c;
+    if (c == '\n') block += "    ";
+  }
+  return block;
+}
+
+Protobuf sample_text(const MetricsLine& line) {
+  return text_value(cat("samples/", static_cast<std::int64_t>(line.value("sample"))),
+                    cat("Prompt:\n\n", code_block(line.text("prompt")), "\n\nText:\n\n",
+                        code_block(line.text("text"))));
 }
 
 /// Returns the hyperparameters of the run. Source: tensorboard/plugins/hparams/plugin_data.proto.
@@ -111,6 +158,10 @@ void TensorboardSink::write(const MetricsLine& line) {
     case MetricsLine::Kind::validation:
       step_ = static_cast<std::int64_t>(line.value("eval_step"));
       break;
+    case MetricsLine::Kind::sample:
+      append(record(event_at(static_cast<std::int64_t>(line.value("sample_step")))
+                        .message(kSummary, Protobuf().message(1, sample_text(line)))));
+      return;
     default:
       return;
   }
@@ -119,7 +170,8 @@ void TensorboardSink::write(const MetricsLine& line) {
     if (metric.form == Metric::Form::text || metric.name == "step" || metric.name == "time" ||
         metric.name == "eval_step")
       continue;
-    summary.message(1, scalar(metric.name, metric.value));
+    summary.message(1, metric.form == Metric::Form::histogram ? histogram_value(metric)
+                                                              : scalar(metric.name, metric.value));
   }
   append(record(event_at(step_).message(kSummary, summary)));
 }

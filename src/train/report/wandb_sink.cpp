@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/session.hpp"
+#include "core/exponential_buckets.hpp"
 #include "core/files/directories.hpp"
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
@@ -116,6 +117,12 @@ bool is_kept(std::string_view record, std::int64_t step) {
 
 Protobuf item(std::string_view key, const Json& value) {
   return Protobuf().text(1, key).text(kItemJson, value.dump());
+}
+
+/// Returns a histogram as wandb.Histogram stores it.
+Protobuf histogram_item(std::string_view key, const std::vector<double>& counts) {
+  const FilledBuckets filled = filled_buckets(counts);
+  return item(key, {{"_type", "histogram"}, {"values", filled.counts}, {"bins", filled.borders}});
 }
 
 /// Returns the file of the run, from an earlier attempt if there is one.
@@ -251,6 +258,10 @@ void WandbSink::write(const MetricsLine& line) {
     if (metric.form == Metric::Form::text || !std::isfinite(metric.value) ||
         metric.name == "step" || metric.name == "eval_step")
       continue;
+    if (metric.form == Metric::Form::histogram) {
+      row_->histograms[metric.name] = metric.counts;
+      continue;
+    }
     row_->numbers[metric.name == "time" ? "_timestamp" : metric.name] = metric.value;
   }
   if (line.kind == MetricsLine::Kind::step) append_row();
@@ -266,6 +277,8 @@ void WandbSink::append_row() {
     history.message(1, item(name, value));
     newest_[name] = value;
   }
+  for (const auto& [name, counts] : row_->histograms)
+    history.message(1, histogram_item(name, counts));
   append(kRecordHistory, history);
   row_.reset();
 }

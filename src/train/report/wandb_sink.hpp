@@ -46,10 +46,12 @@ class WandbSink final : public MetricsSink {
   void write(const MetricsLine& line) override;
 
  private:
-  /// The numbers of one step. A validation comes before the line of its step and joins its row.
+  /// The numbers and histograms of one step. A validation comes before the line of its step and
+  /// joins its row.
   struct Row {
     std::int64_t step = 0;
     std::map<std::string, double> numbers{};
+    std::map<std::string, std::vector<double>> histograms{};  // counts of ExponentialBuckets
   };
 
   void begin(const SinkSetup& setup);

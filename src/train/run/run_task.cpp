@@ -113,11 +113,15 @@ void preflight_run(const RunRequest& run, const RunData& data) {
   if (run.ranks.world.rank() == 0) warn_of_length(data);
   check_frozen(run, data);
   check_profile(run);
+  std::vector<ModelBeside> models = models_beside(run);
+  const SampleTexts samples(run, data);  // reads and checks the prompts
+  if (!samples.empty() && needs_whole_model(run.config.parallel))
+    models.push_back({.kind = ModelBeside::Kind::copy});
   RunConfig whole = run.config;
   whole.train.micro_batch *= run.task.rows_per_sample();
   device::with_torch_errors([&] {
     check_free_memory(whole, run.ranks.launch, run.ranks.world.size(), run.keys,
-                      !data.stream().samples_are_pairs(), models_beside(run));
+                      !data.stream().samples_are_pairs(), models);
   });
 }
 
@@ -163,14 +167,14 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
   const bool pairs = run.data.stream().samples_are_pairs();
   const data::BatchPhases phases = config.batch_phases();
   const std::int64_t batch = phases.global_batch(run.progress.step + 1);
-  log::info(formatted(
-      "global batch {}{} = {} x {} x {} of {} tokens{}; {}{}", batch,
-      phases.phases().size() > 1 ? " (the next step)" : "",
-      counted(run.model.mesh.size(parallel::Axis::dp), "data rank"),
-      counted(train.micro_batch,
-              pairs ? run.data.stream().first_set().contents().document : "sequence"),
-      counted(run.micro_steps(), "accumulation step"), train.seq_len,
-      pairs ? " a side at most" : "", run.data.size_text(), config.data.path));
+  log::info(
+      formatted("global batch {}{} = {} x {} x {} of {} tokens{}; {}{}", batch,
+                phases.phases().size() > 1 ? " (the next step)" : "",
+                counted(run.model.mesh.size(parallel::Axis::dp), "data rank"),
+                counted(train.micro_batch,
+                        pairs ? run.data.stream().first_set().contents().document : "sequence"),
+                counted(run.micro_steps(), "accumulation step"), train.seq_len,
+                pairs ? " a side at most" : "", run.data.size_text(), config.data.path));
   log::info(formatted(
       "steps {} to {} ({}{}), run directory {}", run.progress.step, train.steps,
       pairs ? "at most " : "",
@@ -218,7 +222,8 @@ int train_on(const RunRequest& run, RunConfig& config, RunRecord& record) {
   const auto services = comm::all_or_none(world, [&] {
     return std::make_unique<TrainerServices>(run, *data, *model, beginning, peak, measures, record);
   });
-  TrainingRun training{run, record, measures, *data, *model, *services, beginning};
+  SampleTexts sample_texts = comm::all_or_none(world, [&] { return SampleTexts(run, *data); });
+  TrainingRun training{run, record, measures, *data, *model, *services, beginning, sample_texts};
   if (!config.train.profile.empty())
     (void)training.profile.request(parse_profile(config.train.profile), training.progress.step);
   announce(training, choice.note);

@@ -8,6 +8,7 @@
 #include "train/health/step_shares.hpp"
 #include "train/profile/step_profile.hpp"
 #include "train/run/run_record.hpp"
+#include "train/run/sample_texts.hpp"
 #include "train/run/trainer_services.hpp"
 #include "train/start/run_data.hpp"
 #include "train/start/run_model.hpp"
@@ -40,6 +41,7 @@ struct TrainingRun {
   RunModel& model;
   TrainerServices& services;
   const StartState& beginning;
+  SampleTexts& sample_texts;
 
   Progress progress = beginning.progress;
   // newest step with a complete or unfinished checkpoint

@@ -164,6 +164,19 @@ void report_generated(TrainingRun& run, const GeneratedValidation& validation, d
   report_validation(run, line, validation.loss, text, seconds);
 }
 
+/// Generates the texts of metrics.samples and writes them to the sinks.
+void report_samples(TrainingRun& run) {
+  if (run.sample_texts.empty()) return;
+  const NamedRange range(Phase::other, "samples");
+  const std::vector<SampleText> texts = run.sample_texts.generate(run.request, run.model);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    MetricsLine line{MetricsLine::Kind::sample};
+    line.add("sample_step", run.progress.step).add("sample", static_cast<std::int64_t>(i));
+    line.add_text("prompt", texts[i].prompt).add_text("text", texts[i].text);
+    run.services.metrics.write(line.add("time", unix_time_s()));
+  }
+}
+
 }  // namespace
 
 bool validate(TrainingRun& run) {
@@ -182,6 +195,7 @@ bool validate(TrainingRun& run) {
                                          [&](std::int64_t i, std::int64_t n) {
                                            return run.services.cancel_vote.before(i, n);
                                          });
+  if (generated || validation) report_samples(run);
   weights.restore();
   if (generated) {
     report_generated(run, *generated, timer.seconds());

@@ -13,6 +13,7 @@
 #include "parallel/pipeline/stage_plan.hpp"
 #include "train/config/plain_ops.hpp"
 #include "train/eval/choices.hpp"
+#include "train/report/sinks.hpp"
 
 namespace trireme::train {
 namespace {
@@ -153,7 +154,9 @@ RunModel::RunModel(const RunRequest& run, const RunData& data, const FrozenStart
       average(make_average(run.config.train.ema_decay, registry)),
       scaler(run.config.train.precision == "fp16"),
       step({transformer, *objective, *optimizer, scaler, mesh, measures, average.get(),
-            run.config.metrics.layer_norms},
+            run.config.metrics.layer_norms,
+            is_sink_on(run.config.metrics, "tensorboard") ||
+                is_sink_on(run.config.metrics, "wandb")},
            run.config.optim.clip_norm),
       state(registry, *optimizer, run.config.lora.on() ? StateOf::trained : StateOf::all,
             slots_of(average)) {

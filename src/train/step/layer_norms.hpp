@@ -20,27 +20,33 @@ namespace trireme::train {
 /// report, so a layout adds no collective to a step. The squares of all grad_norm values add up to
 /// the square of the gradient norm. With local steps, a norm is the root mean square over replicas.
 ///
+/// With histograms, it also reports gradients/layer_03 (before clipping) and weights/layer_03: the
+/// number of elements in each bucket of ExponentialBuckets, over all ranks.
+///
 /// In the steps that it measures, the old master weights of this rank are copied.
 class LayerNorms {
  public:
   /// Measures every `every` steps; 0: never. The registry must be allocated. The arguments must
   /// outlive this object. Collective over the world if `every` is not 0.
   LayerNorms(const parallel::ParamRegistry& registry, const parallel::Mesh& mesh,
-             std::int64_t num_layers, Measures& measures, std::int64_t every);
+             std::int64_t num_layers, Measures& measures, std::int64_t every,
+             bool histograms = false);
 
   /// Starts an update.
   void begin(std::int64_t step) { due_ = every_ > 0 && step % every_ == 0; }
 
   /// Sums the squares of the gradients and copies the weights. Call it when the gradients are
-  /// summed over the ranks but not clipped. Does not wait for a GPU.
-  void before_update();
+  /// summed over the ranks but not clipped. `loss_scale`: the factor that they still have. Does not
+  /// wait for a GPU.
+  void before_update(double loss_scale);
 
-  /// Sums the squares of updates and weights, and records the measures. `loss_scale`: the factor
-  /// that the gradients still have. Waits for the GPU.
-  void after_update(double loss_scale);
+  /// Sums the squares of updates and weights, and records the measures. Waits for the GPU.
+  void after_update();
 
  private:
   enum Kind : std::size_t { kGrad, kUpdate, kWeight, kNumKinds };
+
+  enum Histogram : std::size_t { kGradients, kWeights };
 
   /// Neighboring elements of one parameter that this rank owns.
   struct Span {
@@ -52,6 +58,10 @@ class LayerNorms {
     bool has_norm = true;    // false: the gradient norm does not count the gradient (sign_rate)
   };
 
+  [[nodiscard]] bool has_histograms() const { return !histogram_ids_.empty(); }
+
+  void record_histograms();
+
   const parallel::ParamRegistry& registry_;
   Measures& measures_;
   std::int64_t every_;
@@ -60,8 +70,11 @@ class LayerNorms {
   std::vector<Span> spans_;
   // by kind and layer; not set if the layer has no trainable parameter
   std::vector<std::vector<std::optional<Measures::Id>>> ids_;
-  std::vector<at::Tensor> words_;  // by kind: [layers, ExactSum::kWords + 1]
-  std::vector<at::Tensor> old_;    // by span
+  std::vector<std::vector<std::optional<Measures::Id>>> histogram_ids_;  // by Histogram and layer
+  std::vector<at::Tensor> words_;   // by kind: [layers, ExactSum::kWords + 1]
+  std::vector<at::Tensor> counts_;  // by Histogram: [layers, ExponentialBuckets::kNum]
+  std::vector<at::Tensor> old_;     // by span
+  double loss_scale_ = 1;
 };
 
 /// Returns the names of the layers of a model: embedding, layer_00, ..., head.

@@ -106,7 +106,7 @@ Step::Step(const StepParts& parts, double clip_norm)
       stage_sums_(parts.model, parts.mesh, parts.measures),
       router_(parts.model, parts.mesh, parts.measures),
       layer_norms_(registry_, parts.mesh, parts.model.config().num_layers, parts.measures,
-                   parts.layer_norms_every),
+                   parts.layer_norms_every, parts.layer_histograms),
       replicas_(registry_, parts.optimizer, parts.mesh) {
   registry_.on_ready([this](parallel::ParamId id) { reduction_->ready(id); });
 }
@@ -153,12 +153,12 @@ UpdateResult Step::run(std::span<const data::Batch> batches, std::int64_t update
   router_.report(scale);
 
   layer_norms_.begin(step);
-  layer_norms_.before_update();
+  layer_norms_.before_update(parts_.scaler.scale());
   // All ranks have the same norm, so a non-finite update changes nothing on any rank.
   const optim::GradSummary summary = summarize_and_apply(loss_sum, update, lr);
   result.loss_sum = summary.loss_sum;
   result.grad_norm = summary.norm / parts_.scaler.scale();
-  layer_norms_.after_update(parts_.scaler.scale());
+  layer_norms_.after_update();
   result.skipped = !summary.finite;
   result.overflow = result.skipped && parts_.scaler.dynamic() && parts_.scaler.scale() > 1.0;
   parts_.scaler.update(result.skipped);

@@ -167,6 +167,7 @@ struct StepParts {
   Measures& measures;
   optim::WeightAverage* average = nullptr;  // EMA of the weights; null: none
   std::int64_t layer_norms_every = 0;       // steps between two LayerNorms reports; 0: none
+  bool layer_histograms = false;            // LayerNorms also reports histograms
 };
 
 /// One optimizer step: forward and backward of this rank's micro-batches, gradient reduction over

@@ -81,7 +81,8 @@ TrialModel::TrialModel(comm::Communicator& world, const TrialShape& shape)
              shape.fp8}),
       objective(registry, model.head_weight(), shape.path, model.tensor()),
       optimizer(allocate(registry, model, mesh, shape)),
-      step({model, objective, *optimizer, scaler, mesh, measures, nullptr, shape.layer_norms_every},
+      step({model, objective, *optimizer, scaler, mesh, measures, nullptr, shape.layer_norms_every,
+            shape.layer_histograms},
            shape.optim.clip_norm) {}
 
 data::Batch make_rows(const std::vector<std::int64_t>& indices, std::int64_t length,

@@ -118,7 +118,7 @@ comm::ActivitySnapshot activity_at(std::int64_t report) {
 }
 
 /// Plays all ranks but rank 0. Rank `victim` disappears after `reports` reports. Throws Error(comm)
-/// if a rank is not told about the loss within 5 s.
+/// if a rank has no report of the loss after 5 s.
 void play_ranks(const Job& job, int pipe, std::int64_t reports, int victim) {
   const std::vector<int> ranks = job.clients();
   comm::raise_descriptor_limit(ranks.size() + 16, 0, "simulated ranks");
@@ -168,22 +168,22 @@ void play_ranks(const Job& job, int pipe, std::int64_t reports, int victim) {
     if (ranks[i] == victim) connections[i] = Connection(Socket());
   for (std::size_t i = 0; i < connections.size() && since_loss.seconds() < 5; ++i) {
     if (ranks[i] == victim) continue;
-    for (bool is_told = false; !is_told && since_loss.seconds() < 5;) {
+    for (bool is_informed = false; !is_informed && since_loss.seconds() < 5;) {
       pollfd wait{connections[i].fd(), POLLIN, 0};
       ::poll(&wait, 1, 100);
       connections[i].fill();
       while (const auto message = connections[i].next()) {
         const auto* lost = std::get_if<Lost>(&*message);
-        is_told = is_told || (lost != nullptr && lost->loss.rank == victim);
+        is_informed = is_informed || (lost != nullptr && lost->loss.rank == victim);
       }
-      informed += is_told ? 1 : 0;
+      informed += is_informed ? 1 : 0;
     }
   }
-  std::printf("all %zu connections were told of the loss within %.3f s\n", informed,
+  std::printf("all %zu connections had the report of the loss within %.3f s\n", informed,
               since_loss.seconds());
   std::fflush(stdout);
   if (informed + 1 != connections.size())
-    fail(ErrorKind::comm, "only {} of {} ranks were told", informed, connections.size() - 1);
+    fail(ErrorKind::comm, "only {} of {} ranks were informed", informed, connections.size() - 1);
 }
 
 double cpu_s() {

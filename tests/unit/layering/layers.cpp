@@ -130,7 +130,7 @@ const std::map<std::string_view, Names>& subdirectory_rows() {
         "train/report", "train/state", "train/step", "train/task"}},
       {"train/run",
        {"train/audit", "train/config", "train/control", "train/cost", "train/eval", "train/health",
-        "train/planner", "train/profile", "train/report", "train/start", "train/state",
+        "train/planner", "train/profile", "train/report", "train/rl", "train/start", "train/state",
         "train/step", "train/task"}},
       {"train/plan", {"train/config", "train/cost", "train/start", "train/task"}},
       {"train/planner", {"train/config", "train/cost"}},

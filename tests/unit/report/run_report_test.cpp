@@ -55,6 +55,24 @@ TEST_F(RunReportTest, TheTimesOfARankAreMeansOverItsNewestAttempt) {
   EXPECT_EQ(times[1]["data_wait_s"], 0.5);
 }
 
+TEST_F(RunReportTest, SamplesAreSortedByPromptAndStepAndTheLastLineOfAStepCounts) {
+  write_known_run();
+  EXPECT_TRUE(json()["samples"].empty());
+  write(run().samples(),
+        {R"({"sample_step":2,"sample":0,"prompt":"A","text":"old","attempt":0})",
+         R"({"sample_step":2,"sample":1,"prompt":"B","text":"b2","attempt":0})",
+         R"({"sample_step":4,"sample":0,"prompt":"A","text":"a4","attempt":0})",
+         R"({"sample_step":4,"sam)",
+         R"({"sample_step":2,"sample":0,"prompt":"A","text":"a\n2","attempt":1})"});
+
+  const Json samples = json()["samples"];
+
+  ASSERT_EQ(samples.size(), 3U);
+  EXPECT_EQ(samples[0], Json({{"step", 2}, {"sample", 0}, {"prompt", "A"}, {"text", "a\n2"}}));
+  EXPECT_EQ(samples[1]["text"], "a4");
+  EXPECT_EQ(samples[2]["prompt"], "B");
+}
+
 TEST_F(RunReportTest, ThePredictedMfuComesFromTheLayoutFile) {
   write_known_run();
   const auto predicted_with = [&](const std::string& layout) {

@@ -55,6 +55,8 @@ TEST_F(Energy, OfAGpuComesFromNvmlByItsUuid) {
   device::EnergyCounters counters({.reads_cpus = false, .gpu = kGpu, .nvml = TRIREME_FAKE_NVML});
   EXPECT_EQ(counters.names(), "GPU");
   EXPECT_DOUBLE_EQ(counters.take_joules(), 2.5);
+  EXPECT_EQ(counters.gpu_clock_mhz(), 1755);
+  EXPECT_FALSE(device::EnergyCounters(rapl()).gpu_clock_mhz()) << "no GPU";
 
   EXPECT_TRUE(
       device::EnergyCounters({.reads_cpus = false, .gpu = kGpu, .nvml = "libabsent.so"}).empty());
@@ -83,7 +85,10 @@ TEST_F(Energy, OfAStepCountsEachNodeAndEachGpuOnce) {
                     names = measures;
                   });
 
-  EXPECT_DOUBLE_EQ(all.values(names).at("energy_j"), (6.0 + 6.0 + 2.5) / 2);
+  const auto values = all.values(names);
+  EXPECT_DOUBLE_EQ(values.at("energy_j"), (6.0 + 6.0 + 2.5) / 2);
+  EXPECT_EQ(values.at("gpu_clock_mhz"), 1755) << "ranks without a GPU do not count";
+  EXPECT_EQ(values.at("gpu_clock_min_mhz"), 1755);
 }
 
 TEST_F(Energy, IsAbsentIfNoRankCanReadACounter) {
