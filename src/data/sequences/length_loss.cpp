@@ -64,7 +64,7 @@ void add_pairs(const TokenShard& shard, std::uint64_t begin, std::uint64_t end,
 std::optional<LengthTruncation> length_loss(const TokenSet& set, std::int64_t seq_len,
                                             const DocumentRange& range) {
   const SetContent& content = set.contents();
-  if (!content.is_masked() || kind.has_prompts() || seq_len >= set.seq_len()) return std::nullopt;
+  if (!content.is_masked() || content.has_prompts() || seq_len >= set.seq_len()) return std::nullopt;
   const auto length = static_cast<std::uint64_t>(seq_len);
   const PairCutRule rule = content.has_pairs() ? set.manifest().pair_cut_rule() : PairCutRule::end;
   LengthTruncation loss{.documents = range.end - range.begin};

@@ -116,9 +116,9 @@ TEST_F(SinksTest, ASinkThatFailsIsLeftOutUnlessItIsPartOfTheRecord) {
 
 TEST_F(SinksTest, KeysOfSinksAreKeysOfTheRun) {
   const std::vector<Field> fields = sink_fields(config_, kRows);
-  ASSERT_EQ(fields.size(), 4U);
+  ASSERT_EQ(fields.size(), 6U);
   EXPECT_TRUE(contains(fields[0].help, "recorder: records for a test")) << fields[0].help;
-  EXPECT_EQ(fields[3].key, "metrics.recorder");
+  EXPECT_EQ(fields[5].key, "metrics.recorder");
   config::ConfigSet keys(fields);
 
   keys.set("metrics.recorder", "bad", "--metrics.recorder");
