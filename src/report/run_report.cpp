@@ -242,11 +242,11 @@ Json attempt_json(const AttemptSummary& one) {
           {"exit_code", or_null(one.exit_code)}, {"root_cause", cause}};
 }
 
-/// Returns distribution.json; null if it is missing or damaged.
-Json distribution_json(const RunReport& run) {
-  if (run.distribution.empty()) return nullptr;
+/// Returns the value of a JSON text; null if it is empty or damaged.
+Json parsed_or_null(const std::string& text, const char* name) {
+  if (text.empty()) return nullptr;
   try {
-    return parse_json(run.distribution, "distribution.json");
+    return parse_json(text, name);
   } catch (const Error&) {
     return nullptr;
   }
@@ -254,14 +254,10 @@ Json distribution_json(const RunReport& run) {
 
 /// Returns mfu_predicted of a layout.json; nullopt if the file is missing, damaged or older.
 std::optional<double> predicted_mfu_in(const std::string& layout) {
-  try {
-    const Json json = parse_json(layout, "layout.json");
-    const auto found = json.find("mfu_predicted");
-    if (found != json.end() && found->is_number()) return found->get<double>();
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-  return std::nullopt;
+  const Json json = parsed_or_null(layout, "layout.json");
+  const auto found = json.find("mfu_predicted");
+  if (found == json.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
 }
 
 Json rank_times_json(const RankTimes& times) {
@@ -307,7 +303,7 @@ Json run_json(const RunReport& run) {
             {"redone_steps", run.goodput.redone_steps},
             {"speedup", or_null(run.speedup)},
             {"efficiency", or_null(run.efficiency)},
-            {"distribution", distribution_json(run)},
+            {"distribution", parsed_or_null(run.distribution, "distribution.json")},
             {"wall_s", nullptr},
             {"attempts", Json::array()},
             {"slow_ranks", Json::array()},
@@ -372,7 +368,7 @@ RunReport read_run(const std::filesystem::path& directory, double now_s,
             : "No attempt of this run has begun yet.");
   if (run.metrics.damaged_lines > 0)
     run.notes.push_back(
-        formatted("{} damaged lines of metrics.jsonl were skipped; the first is line {}.",
+        formatted("Damaged lines of metrics.jsonl were skipped: {}. The first is line {}.",
                   run.metrics.damaged_lines, run.metrics.first_damaged));
   if (events.valid_bytes < events.bytes && run.state != "running")
     run.notes.push_back(

@@ -208,7 +208,7 @@ TEST_F(RunReportTest, NotesDamagedLines) {
   std::ofstream(run().metrics(), std::ios::app) << "{\"step\":6,\n";
 
   EXPECT_EQ(json()["notes"][0],
-            "1 damaged lines of metrics.jsonl were skipped; the first is line 11.");
+            "Damaged lines of metrics.jsonl were skipped: 1. The first is line 11.");
 }
 
 TEST_F(RunReportTest, NamesARankThatOthersWaitFor) {
