@@ -70,17 +70,17 @@ void check_invalid_records(const PackWork& work, std::size_t shard, const Partit
 void complete_shard(const data::Manifest& manifest, std::size_t shard, std::size_t num_shards,
                     const std::string& input_xxh3, data::ShardContent& content) {
   data::DocumentColumns& documents = content.documents;
-  const data::SetContent& content = manifest.contents();
+  const data::SetContent& columns = manifest.contents();
   data::ShardCounts& counts = documents.counts;
   counts.documents = documents.source.size();
   counts.tokens = documents.offset.back();
-  if (content.has_pairs()) {
-    for (const data::SpanColumn& column : content.spans)
+  if (columns.has_pairs()) {
+    for (const data::SpanColumn& column : columns.spans)
       counts.target_tokens += column.of(documents.targets).num_tokens();
-  } else if (content.has_sequences()) {
+  } else if (columns.has_sequences()) {
     data::PackTable& pack =
         content.packs.emplace_back(data::pack_documents(documents.offset, manifest.seq_len));
-    if (content.is_masked()) data::count_span_targets(documents.targets.loss, pack);
+    if (columns.is_masked()) data::count_span_targets(documents.targets.loss, pack);
     counts.target_tokens =
         std::accumulate(pack.targets.begin(), pack.targets.end(), std::uint64_t{0});
     content.meta.packs[pack.seq_len] = pack.num_sequences();
