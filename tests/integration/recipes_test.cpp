@@ -271,7 +271,8 @@ TEST_F(Recipes, TheAttentionWindowChangesByPhases) {
     EXPECT_EQ(wrong.code, 2) << schedule;
     expect_words(wrong, {"train.window_schedule", words});
   }
-  const Exit changed = pretrain("windows", {"--train.steps", "7"});
+  const Exit changed =
+      pretrain("windows", {"--train.window_schedule", "0:8,5:0", "--train.steps", "7"});
   EXPECT_EQ(changed.code, 2);
   expect_words(changed, {"train.window_schedule", "the checkpoint has 0:4,3:8,5:0"});
   const Exit dpo = trireme({"dpo", "--init", path("windows").string(), "--data", set().string(),
