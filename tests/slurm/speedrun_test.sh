@@ -28,6 +28,11 @@ expect_equal "weights after a second call" "$before" "$("$TRIREME_BIN/trireme" c
 expect_equal "steps of the base model" 3 "$(grep -c '"loss":' "$work/run/base/metrics.jsonl")"
 
 rc=0
+bin/speedrun "${small[@]}" --output "$work/run" --steps 3 --core "$work/no-bundle" >"$work/out" 2>&1 || rc=$?
+[[ $rc != 0 ]] || broken "a missing bundle of CORE ended with 0"
+expect_match "its message" 'stage evaluate ended with exit code' "$(<"$work/out")"
+[[ ! -e $work/run/chat/evaluations/core.json ]] || broken "a failed evaluation was published"
+rc=0
 bin/speedrun "${small[@]}" --output "$work/bad" --steps 3 --depth 99 >"$work/out" 2>&1 || rc=$?
 expect_equal "exit with a wrong depth" 2 "$rc"
 expect_match "its message" 'stage pretrain ended with exit code 2' "$(<"$work/out")"
