@@ -58,12 +58,17 @@ TEST_F(Commands, BenchStepCountsTheWorkOfAStep) {
   const Json json = parse_json(exit.out, "bench");
   std::map<std::string, double> flops;
   double all_ms = 0;
+  double all_flops = 0;
   for (const Json& work : json.at("ops")) {
     const double ms = work.at("ms").get<double>();
     flops[work.at("name")] = 1e6 * ms * work.at("gflops").get<double>();
     all_ms += ms;
+    all_flops += flops[work.at("name")];
   }
   EXPECT_EQ(flops.size(), 15U);
+  const double attention = flops.at("attention_forward") + flops.at("attention_backward");
+  EXPECT_NEAR(json.at("flops_attention").get<double>(), attention, 1e-6 * attention);
+  EXPECT_NEAR(json.at("flops_matmul").get<double>(), all_flops - attention, 1e-6 * all_flops);
   EXPECT_NEAR(all_ms, 1e3 * json.at("step_time_s").get<double>(), 0.02 * all_ms);
   const Json& model = json.at("model");
   const auto size = [&](const char* key) { return model.at(key).get<double>(); };

@@ -2,6 +2,7 @@
 /// training does not depend on them, and `trireme report` shows them.
 
 #include <fstream>
+#include <sstream>
 
 #include "core/files/file.hpp"
 #include "support/run_program.hpp"
@@ -19,7 +20,7 @@ class Samples : public testing::RunProgram {
                   "--train.eval_every", "2",
                   "--data.valid_path",  set().string(),
                   "--train.precision",  "fp64",
-                  "--optim.lr",         "0.02"};
+                  "--optim.lr",         "0.0001"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -27,6 +28,25 @@ class Samples : public testing::RunProgram {
   static std::string prompts() {
     std::ofstream(path("prompts.txt")) << "first\n\nsecond prompt\nthird\n";
     return path("prompts.txt").string();
+  }
+
+  /// Returns the texts that `generate` continues the prompts with, from the newest checkpoint.
+  static std::vector<std::string> generated(const std::string& run) {
+    std::ofstream(path("prompts.jsonl")) << R"({"prompt": "first"})"
+                                            "\n"
+                                         << R"({"prompt": "second prompt"})"
+                                            "\n"
+                                         << R"({"prompt": "third"})"
+                                            "\n";
+    const Exit exit = trireme({"generate", "--checkpoint", path(run).string(), "--prompts",
+                               path("prompts.jsonl").string(), "--max-tokens", "12",
+                               "--temperature", "0", "--precision", "fp64", "--json"});
+    EXPECT_EQ(exit.code, 0) << exit.err;
+    std::vector<std::string> texts;
+    std::istringstream lines(exit.out);
+    for (std::string line; std::getline(lines, line);)
+      texts.push_back(parse_json(line, "generate").at("text"));
+    return texts;
   }
 
   /// Returns [sample_step, sample, prompt, text] of each line of samples.jsonl.
@@ -57,7 +77,10 @@ TEST_F(Samples, AreEqualOnOneRankAndWithADividedModelAndDoNotChangeTheTraining) 
   EXPECT_EQ(texts[4][0], 4);
   EXPECT_EQ(texts[4][1], 1);
   EXPECT_EQ(texts[4][2], "second prompt");
-  for (const Json& text : texts) EXPECT_NE(text[3], "") << text;
+  const std::vector<std::string> expected = generated("one");
+  ASSERT_EQ(expected.size(), 3U);
+  EXPECT_NE(expected[0], expected[1]) << "the texts must show which prompt they continue";
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(texts[3 + i][3], expected[i]) << i;
   EXPECT_EQ(samples("two"), texts);
   EXPECT_EQ(read_file(path("one") / "chain.txt"), read_file(path("without") / "chain.txt"));
 
