@@ -26,17 +26,17 @@ class Samples : public testing::RunProgram {
   }
 
   static std::string prompts() {
-    std::ofstream(path("prompts.txt")) << "first\n\nsecond prompt\nthird\n";
+    std::ofstream(path("prompts.txt")) << "first one\n\nsecond prompt\nthird word\n";
     return path("prompts.txt").string();
   }
 
   /// Returns the texts that `generate` continues the prompts with, from the newest checkpoint.
   static std::vector<std::string> generated(const std::string& run) {
-    std::ofstream(path("prompts.jsonl")) << R"({"prompt": "first"})"
+    std::ofstream(path("prompts.jsonl")) << R"({"prompt": "first one"})"
                                             "\n"
                                          << R"({"prompt": "second prompt"})"
                                             "\n"
-                                         << R"({"prompt": "third"})"
+                                         << R"({"prompt": "third word"})"
                                             "\n";
     const Exit exit = trireme({"generate", "--checkpoint", path(run).string(), "--prompts",
                                path("prompts.jsonl").string(), "--max-tokens", "12",
