@@ -16,11 +16,12 @@ using testing::Exit;
 class Samples : public testing::RunProgram {
  protected:
   static Arguments with(const Arguments& more) {
-    Arguments all{"--train.steps",      "4",
-                  "--train.eval_every", "2",
-                  "--data.valid_path",  set().string(),
-                  "--train.precision",  "fp64",
-                  "--optim.lr",         "0.0001"};
+    Arguments all{"--train.steps",       "4",
+                  "--train.eval_every",  "2",
+                  "--data.valid_path",   set().string(),
+                  "--data.valid_tokens", "640",
+                  "--train.precision",   "fp64",
+                  "--optim.lr",          "0.0001"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
