@@ -2,9 +2,8 @@
 
 #include "bin/trireme/commands.hpp"
 #include "bin/trireme/model_options.hpp"
+#include "bin/trireme/print_figures.hpp"
 #include "core/error.hpp"
-#include "core/files/json_lines.hpp"
-#include "core/process/run_main.hpp"
 #include "generate/engine_config.hpp"
 #include "generate/load/load_model.hpp"
 #include "generate/measure.hpp"
@@ -48,16 +47,7 @@ int run(const BenchGenerateSettings& settings) {
                   {"weight_bytes", figures.weight_bytes},
                   {"memory_bytes_per_s", figures.memory_bytes_per_s},
                   {"bandwidth_share", figures.bandwidth_share}};
-  if (settings.json) {
-    print(json_line(json));
-    return kExitDone;
-  }
-  std::string table;
-  for (const auto& [name, value] : json.items())
-    table +=
-        formatted("{}: {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
-  print(table);
-  return kExitDone;
+  return print_figures(json, settings.json);
 }
 
 }  // namespace

@@ -4,9 +4,8 @@
 #include <utility>
 
 #include "bin/trireme/commands.hpp"
-#include "core/files/json_lines.hpp"
+#include "bin/trireme/print_figures.hpp"
 #include "core/problems.hpp"
-#include "core/process/run_main.hpp"
 #include "device/device.hpp"
 #include "train/verify/bench_matmul.hpp"
 
@@ -61,16 +60,7 @@ int run(const BenchMatmulSettings& settings) {
                   {"dw_gflops", giga(figures.own.dw)},
                   {"library_gflops", {giga(library.forward), giga(library.dx), giga(library.dw)}},
                   {"peak_gflops", giga(figures.peak_flops)}};
-  if (settings.json) {
-    print(json_line(json));
-    return kExitDone;
-  }
-  std::string table;
-  for (const auto& [name, value] : json.items())
-    table +=
-        formatted("{}: {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
-  print(table);
-  return kExitDone;
+  return print_figures(json, settings.json);
 }
 
 }  // namespace

@@ -34,11 +34,11 @@ def call(command):
     return done.stderr
 
 
-def make_set(data, work):
+def make_set(data, work, documents, seq_len):
     corpus, tokenizer, packed = (os.path.join(work, name) for name in ("corpus.jsonl", "tok", "set"))
-    call([data, "synth", "--output", corpus, "--documents", 20000])
+    call([data, "synth", "--output", corpus, "--documents", documents])
     call([data, "tokenizer", "train", "--input", corpus, "--vocab-size", 600, "--output", tokenizer])
-    call([data, "pack", "--tokenizer", tokenizer, "--input", corpus, "--seq-len", T, "--output", packed])
+    call([data, "pack", "--tokenizer", tokenizer, "--input", corpus, "--seq-len", seq_len, "--output", packed])
     return packed
 
 
@@ -58,7 +58,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=22)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
-        packed = make_set(f"{args.build}/bin/trireme-data", work)
+        packed = make_set(f"{args.build}/bin/trireme-data", work, 20000, T)
         times, log = train(args, packed, os.path.join(work, "probe"), WARM, {"checkpoint.async": "true"})
         step_s = statistics.median(list(times.values())[WARM // 2:])
         state_mb = float(re.search(SAVED, log).group(4).split()[0])

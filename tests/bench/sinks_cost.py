@@ -14,31 +14,17 @@ import json
 import os
 import resource
 import statistics
-import subprocess
 import tempfile
 import threading
 import urllib.request
+
+from save_beside_steps import call, make_set
 
 T = 128
 KEYS = {"model.preset": "minimind-3", "model.hidden_size": 256, "model.num_layers": 4, "model.num_heads": 4, "model.num_kv_heads": 2,
         "model.head_dim": 64, "model.vocab_size": 6400, "model.max_seq_len": T, "train.seq_len": T, "train.micro_batch": 4,
         "train.global_batch": 4, "train.precision": "bf16", "train.threads": 1, "train.device": "cpu", "train.log_every": 1,
         "checkpoint.every": 0}
-
-
-def call(command):
-    environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMP_NUM_THREADS="1")
-    done = subprocess.run([str(word) for word in command], env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"{command}: exit {done.returncode}\n{done.stderr}")
-
-
-def make_set(data, work):
-    corpus, tokenizer, packed = (os.path.join(work, name) for name in ("corpus.jsonl", "tok", "set"))
-    call([data, "synth", "--output", corpus, "--documents", 2000])
-    call([data, "tokenizer", "train", "--input", corpus, "--vocab-size", 600, "--output", tokenizer])
-    call([data, "pack", "--tokenizer", tokenizer, "--input", corpus, "--seq-len", T, "--output", packed])
-    return packed
 
 
 def scrape(folder, ended, counts):
@@ -86,7 +72,7 @@ def main():
     args = parser.parse_args()
     wall, cpu = [], []
     with tempfile.TemporaryDirectory() as work:
-        packed = make_set(f"{args.build}/bin/trireme-data", work)
+        packed = make_set(f"{args.build}/bin/trireme-data", work, 2000, T)
         train(args, packed, os.path.join(work, "warm"), False)
         for pair in range(args.pairs):
             results = {}

@@ -17,7 +17,6 @@
 #include "device/device.hpp"
 #include "optim/schedule.hpp"
 #include "train/audit/layout_record.hpp"
-#include "train/config/window_schedule.hpp"
 #include "train/planner/scaling.hpp"
 #include "train/run/training_run.hpp"
 #include "train/step/microbatches.hpp"
@@ -246,7 +245,7 @@ bool do_step(TrainingRun& run) {
   if (step < config.train.steps) run.model.samples->prepare_next();
   const double waited_before_s = waited_s(run);
   const Timer update_time;
-  run.model.transformer.limit_windows(WindowSchedule(config.train.window_schedule).window(step));
+  run.model.transformer.limit_windows(run.windows.window(step));
   const UpdateResult result =
       run.model.step.run(batches, update_terms(batches.front(), run.model.objective->term()), step,
                          progress.update + 1, lr);

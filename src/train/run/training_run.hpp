@@ -4,6 +4,7 @@
 #include "comm/liveness/activity.hpp"
 #include "core/timer.hpp"
 #include "data/loader.hpp"
+#include "train/config/window_schedule.hpp"
 #include "train/health/slow_rank.hpp"
 #include "train/health/step_shares.hpp"
 #include "train/profile/step_profile.hpp"
@@ -43,6 +44,7 @@ struct TrainingRun {
   const StartState& beginning;
   SampleTexts& sample_texts;
 
+  const WindowSchedule windows{request.config.train.window_schedule};
   Progress progress = beginning.progress;
   // newest step with a complete or unfinished checkpoint
   std::int64_t saved_step = beginning.own_step;
