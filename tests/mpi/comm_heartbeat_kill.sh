@@ -1,20 +1,41 @@
 #!/usr/bin/env bash
 # Kills or stops a rank in a collective. Every survivor must name the rank and exit with code 5 by itself.
-# mpirun detects a death as well. It may be first to send SIGTERM, which requests a run to stop; its SIGKILL follows a second
-# later.
 #   comm_heartbeat_kill.sh MPIRUN PROGRAM RANKS VICTIM kill|stop [RANKS_PER_NODE]
+#
+# mpirun starts this script for each rank (comm_heartbeat_kill.sh rank FOLDER RANKS COMMAND...), and the script starts the program.
+# mpirun kills the ranks that are left when several have exited, so each rank waits here until all programs have ended.
 set -euo pipefail
+
+count_of() { find "$folder" -name "$1.*" | wc -l; }
+
+# Waits at most 20 s for a number of files of one kind.
+wait_for() {
+  for _ in $(seq 200); do
+    if [ "$(count_of "$1")" -ge "$2" ]; then return; fi
+    sleep 0.1
+  done
+}
+
+if [ "$1" = rank ]; then
+  folder=$2 ranks=$3
+  shift 3
+  trap '' TERM
+  code=0
+  "$@" || code=$?
+  echo "$code" >"$folder/exit.$OMPI_COMM_WORLD_RANK"
+  wait_for exit "$ranks"
+  exit "$code"
+fi
+
 mpirun=$1 program=$2 ranks=$3 victim=$4 how=$5
 if [ $# -gt 5 ]; then export TRIREME_TEST_NODE_RANKS=$6; fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-timeout 60 "$mpirun" --oversubscribe --bind-to none -n "$ranks" "$program" "$victim" "$how" "$folder" >"$folder/log" 2>&1 &
+timeout 60 "$mpirun" --oversubscribe --bind-to none -n "$ranks" "$0" rank "$folder" "$ranks" "$program" "$victim" "$how" "$folder" \
+  >"$folder/log" 2>&1 &
 launcher=$!
-if [ "$how" = stop ]; then  # the stopped rank must be killed here, because mpirun waits for it
-  for _ in $(seq 100); do
-    if [ "$(find "$folder" -name 'loss.*' | wc -l)" -ge $((ranks - 1)) ]; then break; fi
-    sleep 0.1
-  done
+if [ "$how" = stop ]; then  # nothing else ends the stopped program
+  wait_for loss $((ranks - 1))
   kill -KILL "$(cat "$folder/victim.$victim")"
 fi
 code=0
@@ -24,11 +45,14 @@ if [ "$code" -eq 0 ]; then echo "mpirun ended with 0" && failed=1; fi
 pid=$(cat "$folder/victim.$victim")
 for ((rank = 0; rank < ranks; ++rank)); do
   if [ "$rank" -eq "$victim" ]; then continue; fi
-  read -r who exit_code who_pid reason 2>/dev/null <"$folder/loss.$rank" || true
-  if [ "${who:-none} ${exit_code:-} ${who_pid:-}" != "$victim 5 $pid" ]; then
-    echo "rank $rank saw '${who:-none} ${exit_code:-} ${who_pid:-} ${reason:-}', expected '$victim 5 $pid'" && failed=1
+  read -r who reported_code who_pid reason 2>/dev/null <"$folder/loss.$rank" || true
+  read -r exit_code 2>/dev/null <"$folder/exit.$rank" || true
+  if [ "${who:-none} ${reported_code:-} ${who_pid:-} ${exit_code:-none}" != "$victim 5 $pid 5" ]; then
+    echo "rank $rank saw '${who:-none} ${reported_code:-} ${who_pid:-} ${reason:-}' and exited with ${exit_code:-none}," \
+      "expected '$victim 5 $pid' and 5"
+    failed=1
   fi
-  unset who exit_code who_pid reason
+  unset who reported_code who_pid reason exit_code
 done
 [ "$failed" -eq 0 ] || cat "$folder/log"
 exit "$failed"
