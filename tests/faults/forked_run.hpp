@@ -19,7 +19,7 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 struct ForkedRun {
   int ranks = 2;
   std::filesystem::path set;     // data set
-  std::filesystem::path folder;  // run directory; the stderr of the ranks goes to <folder>.log
+  std::filesystem::path folder;  // run directory; the stderr of the ranks goes to <directory>.log
   Settings settings;
   std::string fault;  // TRIREME_FAULT; "" for none
   std::unique_ptr<train::Task> (*make_task)() = train::task_rows().front().make;  // pretrain

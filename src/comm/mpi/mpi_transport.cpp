@@ -125,9 +125,9 @@ TransferPtr MpiTransport::receive(int peer, int tag, void* data, std::uint64_t b
                       });
 }
 
-// For the kernel, a rank that only yields is busy, so the kernel may put two computing ranks on one
-// core and two waiting ranks on another. Therefore a waiting rank sleeps if ranks share cores.
-// During a short wait it only yields, so that it receives a message without delay.
+// The operating system takes a rank that only calls sched_yield for a busy one. So it may put two
+// computing ranks on one core and two waiting ranks on another. If ranks share cores, a rank sleeps
+// during a long wait. During a short wait, the rank only yields, so that a message has no delay.
 void MpiTransport::pause(double waited_s) {
   if (shares_cores_ && waited_s > kYield_s) {
     std::this_thread::sleep_for(kSleep);
