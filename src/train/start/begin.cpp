@@ -58,9 +58,9 @@ void check_named(const RunRequest& run, std::int64_t newest) {
         "checkpoint.resume = {} is not the newest checkpoint of this run, {}: give another --run to start from the older one, or --resume auto to resume this run",
         start, newest_name);
   }
-  log::info(
-      formatted("this run already has the checkpoint {}. It resumes from this checkpoint, not from {}",
-                newest_name, start));
+  log::info(formatted(
+      "this run already has the checkpoint {}. It resumes from this checkpoint, not from {}",
+      newest_name, start));
 }
 
 /// Renames unusable checkpoints of later steps, on rank 0.
