@@ -6,6 +6,7 @@ source bin/lib/packages.sh
 
 kMinCmake=3.25
 kMinGcc=12
+kTorchRelease=2.11
 may_install=1  # --no-install sets 0
 PATH=$PATH:/usr/sbin:/sbin  # slurmctld, ip
 export PATH
@@ -186,11 +187,14 @@ PYTHON
 }
 
 install_torch() {
-  local free_kib folder wheel wanted=()
+  local free_kib folder release wheel wanted=()
   mkdir -p build .deps
   if [[ -n ${TRIREME_TORCH_ROOT:-} ]]; then
     [[ -e $TRIREME_TORCH_ROOT/include/torch/csrc/api/include/torch/torch.h ]] ||
       die 4 "TRIREME_TORCH_ROOT = $TRIREME_TORCH_ROOT contains no include/torch/csrc/api/include/torch/torch.h: give the torch directory of a wheel or an unpacked LibTorch"
+    release=$(sed -nE 's/^#define TORCH_VERSION_(MAJOR|MINOR) ([0-9]+).*/\2/p' "$TRIREME_TORCH_ROOT/include/torch/headeronly/version.h" 2>/dev/null | paste -sd. || true)
+    [[ $release == "$kTorchRelease" ]] ||
+      die 2 "TRIREME_TORCH_ROOT = $TRIREME_TORCH_ROOT is LibTorch ${release:-of an unknown version}, must be $kTorchRelease: name another directory, or unset the variable to let pip install $kTorchWheel"
     return
   fi
   for wheel in "$kTorchWheel" "$kCudaHeadersWheel"; do

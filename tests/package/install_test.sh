@@ -206,16 +206,34 @@ manual_pages_render_without_warnings() {
 }
 
 a_bad_prefix_is_one_message() {
-  local rc=0
+  refused() { # refused DIRECTORY [COMMAND...]: the command installs into the directory
+    local rc=0
+    "${@:2}" cmake --install "$build" --prefix "$1" >"$work/out" 2>&1 || rc=$?
+    expect_equal "exit for the prefix $1" 1 "$rc"
+    expect_equal "messages" 1 "$(grep -ciE '^(CMake Error|error:)' "$work/out")"
+  }
   : >"$work/file"
-  cmake --install "$build" --prefix "$work/file/prefix" >"$work/out" 2>&1 || rc=$?
-  ((rc != 0)) || broken "a prefix that cannot be written is accepted"
-  expect_equal "messages" 1 "$(grep -c 'Error at' "$work/out")"
-  expect_match "the message" 'The prefix [^ ]*/file/prefix is not writable' "$(xargs -0 <"$work/out")"
-  rc=0
-  TRIREME_INSTALL_LIBTORCH=move cmake --install "$build" --prefix "$work/other" >"$work/out" 2>&1 || rc=$?
-  ((rc != 0)) || broken "TRIREME_INSTALL_LIBTORCH=move is accepted"
-  expect_match "its message" 'TRIREME_INSTALL_LIBTORCH is move. It must be copy \(default\), cpu, link or none' "$(xargs -0 <"$work/out" | xargs)"
+  refused "$work/file/prefix"
+  expect_match "the message" "The prefix $work/file/prefix is not writable: $work/file is not a directory, or .* Choose another --prefix" "$(xargs <"$work/out")"
+  refused "$work/other" env TRIREME_INSTALL_LIBTORCH=move
+  expect_match "its message" 'TRIREME_INSTALL_LIBTORCH is move. It must be copy \(default\), cpu, link or none' "$(xargs <"$work/out")"
+  mkdir -m 700 "$work/private"
+  if ((EUID == 0)); then
+    chmod 755 "$work"
+    refused "$work/private/a prefix" setpriv --reuid 65534 --regid 65534 --clear-groups
+    expect_match "its message" "is not writable: $work/private is not" "$(xargs <"$work/out")"
+  fi
+  # Only share belongs to somebody else.
+  mkdir -p "$work/shared/share"
+  if ((EUID == 0)); then
+    chmod 777 "$work/shared" && chmod 755 "$work/shared/share"
+    refused "$work/shared" setpriv --reuid 65534 --regid 65534 --clear-groups
+  else
+    chmod a-w "$work/shared/share"
+    refused "$work/shared"
+  fi
+  expect_match "its message" "The prefix $work/shared is not writable: $work/shared/share is not" "$(xargs <"$work/out")"
+  expect_equal "files in that prefix" "$work/shared/share" "$(find "$work/shared" -mindepth 1)"
 }
 
 the_manifest_names_all_files() {

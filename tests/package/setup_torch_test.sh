@@ -60,6 +60,9 @@ a_read_only_prefix_gets_a_libtorch_of_the_user() {
   (source "$HOME/.config/trireme/env.sh" && "$prefix/bin/trireme" --version) >"$work/version" 2>&1 || broken "the settings of the user do not help: $(<"$work/version")"
   "${as_user[@]}" "$prefix/bin/trireme-setup" torch --user --from "$torch" >"$work/out" 2>&1 || broken "a second call failed: $(<"$work/out")"
   expect_equal "lines in the settings of the user" 1 "$(wc -l <"$HOME/.config/trireme/env.sh")"
+  : >"$work/a file"
+  XDG_DATA_HOME="$work/a file" setup 2 torch --user --from "$torch"
+  expect_match "the only message" "^error: the directory $work/a file/trireme/libtorch-[^ ]* is not writable\. Set XDG_DATA_HOME to [^"$'\n'"]*$" "$(<"$work/out")"
   if command -v tclsh >/dev/null; then
     line=$(tclsh /dev/stdin "$(find "$prefix/share/trireme/modulefiles/trireme" -type f ! -name '*.lua')" <<'EOF2'
 foreach name {module-whatis conflict setenv prepend-path} { proc $name args {} }

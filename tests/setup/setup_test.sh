@@ -82,7 +82,27 @@ a_package_that_came_since_is_found() {
   expect_equal "runs of cmake" 2 "$(wc -l <"$times")"
 }
 
+a_libtorch_of_another_version_is_refused() {
+  local rc root=$work/libtorch version major minor want
+  mkdir -p "$root"/include/torch/{headeronly,csrc/api/include/torch}
+  touch "$root/include/torch/csrc/api/include/torch/torch.h"
+  for version in '2 11 0' '2 9 2' '3 11 2'; do
+    read -r major minor want <<<"$version"
+    printf '#define TORCH_VERSION_MAJOR %s\n#define TORCH_VERSION_MINOR %s\n#define TORCH_VERSION_PATCH 1\n' "$major" "$minor" >"$root/include/torch/headeronly/version.h"
+    rc=0
+    (cd "$work" && TRIREME_TORCH_ROOT=$root && install_torch) 2>"$work/err" || rc=$?
+    expect_equal "exit for LibTorch $major.$minor" "$want" "$rc"
+    ((want == 0)) || expect_match "its message" "^error: TRIREME_TORCH_ROOT = $root is LibTorch $major\.$minor, must be 2\.11: name another directory" "$(<"$work/err")"
+  done
+  rm "$root/include/torch/headeronly/version.h"
+  rc=0
+  TRIREME_TORCH_ROOT=$root bash -euo pipefail -c 'source bin/lib/setup.sh; cd "$1"; install_torch' - "$work" 2>"$work/err" || rc=$?
+  expect_equal "exit without a version" 2 "$rc"
+  expect_match "its message" 'is LibTorch of an unknown version, must be' "$(<"$work/err")"
+}
+
 help_and_unknown_options
+a_libtorch_of_another_version_is_refused
 a_package_that_came_since_is_found
 missing_things_are_named_together
 prefixes_and_modules_count
