@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "core/join.hpp"
 #include "core/log.hpp"
+#include "data_prep/documents/utf8_repair.hpp"
 #include "text/chat/chat_reader.hpp"
 
 namespace trireme::data_prep {
@@ -18,6 +19,17 @@ constexpr std::uint64_t kPartBytes = 64 << 10;
 
 /// The result of recognize_input() for an input that has records, but none of a known form.
 constexpr std::string_view kUnknownForm = "?";
+
+/// Returns the form of a record, or null. Bad text of the record is replaced, because the form does
+/// not depend on it.
+const text::RecordForm* recognize_record(text::ChatReader& reader, std::string_view json) {
+  if (const text::RecordForm* form = reader.recognize(json.data(), json.size())) return form;
+  std::string repaired = repair_json_text(json).text;
+  if (repaired == json) return nullptr;
+  const std::size_t size = repaired.size();
+  repaired.append(kRecordPadding, '\0');
+  return reader.recognize(repaired.data(), size);
+}
 
 /// Returns the name of the form of the first record with a known form; "" for an input without
 /// records.
@@ -34,8 +46,8 @@ std::string recognize_input(const InputFile& file, text::ChatForm chats) {
       if (record.text.find_first_not_of(" \t\r\n") == std::string_view::npos) continue;
       is_empty = false;
       if (record.too_long) continue;
-      const text::RecordForm* form = reader.recognize(record.text.data(), record.text.size());
-      if (form != nullptr) return std::string(form->name);
+      if (const text::RecordForm* form = recognize_record(reader, record.text))
+        return std::string(form->name);
     }
     begin = range.end;
   }

@@ -95,6 +95,28 @@ class PairReader {
   std::set<std::string_view> read_;
 };
 
+bool is_same(const ChatMessage& one, const ChatMessage& other) {
+  const auto is_same_call = [](const ToolCall& a, const ToolCall& b) {
+    return a.name == b.name && a.arguments == b.arguments;
+  };
+  return one.role == other.role && one.content == other.content &&
+         one.reasoning == other.reasoning &&
+         std::ranges::equal(one.tool_calls, other.tool_calls, is_same_call);
+}
+
+/// Refuses a record with sides that differ before an answer. Their scores could not be compared.
+void check_same_prompt(const RecordReader& reader, const Conversation& chosen,
+                       const Conversation& rejected) {
+  const auto [one, other] = std::ranges::mismatch(chosen.messages, rejected.messages, is_same);
+  if (one == chosen.messages.end() || other == rejected.messages.end()) return;
+  if (one->role == Role::assistant && other->role == Role::assistant) return;
+  refuse("fields '", reader.fields()[1], "' and '", reader.fields()[2],
+         "' have different prompts: they differ in message ",
+         formatted("{} ({} and {})", one - chosen.messages.begin(), role_name(one->role),
+                   role_name(other->role)),
+         ", and the two sides of a pair may only differ from an answer on");
+}
+
 }  // namespace
 
 bool has_preference(const object& record) {
@@ -107,6 +129,7 @@ void read_preference(RecordReader& reader, const object& record, std::vector<Con
   into.push_back(pair.read_side(reader.fields()[2]));
   const std::vector<std::string_view> read = pair.read_fields(into[0]);
   if (!reader.has_own_fields()) reader.add_system(record, into);
+  check_same_prompt(reader, into[0], into[1]);
   reader.note_unread(record, read);
 }
 

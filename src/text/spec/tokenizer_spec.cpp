@@ -18,7 +18,9 @@ void check_special_ids(const TokenizerSpec& spec, const std::string& where) {
 }  // namespace
 
 TokenizerSpec parse_tokenizer_json(std::string_view text, std::string_view where) {
-  const SortedJson json = parse_sorted_json(text, where, {.max_bytes = kMaxTokenizerFileBytes});
+  std::string file(where);
+  if (!where.ends_with(".json")) file += "/tokenizer.json";
+  const SortedJson json = parse_sorted_json(text, file, {.max_bytes = kMaxTokenizerFileBytes});
   const spec::Part root(json, std::string(where) + ": tokenizer");
   if (root.text("version") != "1.0")
     fail(ErrorKind::data, "{}.version = '{}', must be '1.0'", root.where(), root.text("version"));

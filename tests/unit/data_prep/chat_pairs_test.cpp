@@ -246,17 +246,21 @@ TEST_F(ChatPairs, AreCutToAShorterLengthAsPackCutsThem) {
   expect_cut_as_packed("dpo", lines, {55}, with_rule("drop"));
 }
 
+/// Returns a side that begins with an answer without loss, so that a pair may have no prompt.
+SortedJson side_after_answer(const std::string& first, const std::string& answer) {
+  return SortedJson::array({{{"role", "assistant"}, {"content", first}, {"weight", 0}},
+                            {{"role", "user"}, {"content", "q"}},
+                            {{"role", "assistant"}, {"content", answer}}});
+}
+
 TEST_F(ChatPairs, MayHaveNoPromptInCommon) {
-  const auto side = [](const std::string& first, const std::string& answer) {
-    return SortedJson::array({{{"role", "system"}, {"content", first}},
-                              {{"role", "user"}, {"content", "q"}},
-                              {{"role", "assistant"}, {"content", answer}}});
-  };
   const SortedJson found =
       pack_lines("dpo",
-                 {SortedJson{{"chosen", side("x", "Yes")}, {"rejected", side("y", "No")}}.dump(),
-                  SortedJson{{"chosen", side(repeated("the tree ", 100), "Yes")},
-                             {"rejected", side("y", "No")}}
+                 {SortedJson{{"chosen", side_after_answer("x", "Yes")},
+                             {"rejected", side_after_answer("y", "No")}}
+                      .dump(),
+                  SortedJson{{"chosen", side_after_answer(repeated("the tree ", 100), "Yes")},
+                             {"rejected", side_after_answer("y", "No")}}
                       .dump()},
                  [](PackConfig& config) { config.documents.chat.format = "plain"; });
 
@@ -278,15 +282,11 @@ std::string losses_of(const PackReport& report) {
 
 TEST_F(ChatPairs, PackEndsByNamingWhatIsLost) {
   const std::string words = repeated("the tree ", 100);
-  const auto other_starts = [&](const std::string& system) {
-    return SortedJson::array({testing::message("system", system), testing::message("user", "q"),
-                              testing::message("assistant", "a" + system.substr(0, 1))});
-  };
-  pack_lines(
-      "dpo",
-      {dpo(words, "Yes", "No"), dpo("Why?", words, "No"), dpo("Why?", "Same", "Same"),
-       SortedJson{{"chosen", other_starts("x" + words)}, {"rejected", other_starts("y")}}.dump(),
-       "{"});
+  pack_lines("dpo", {dpo(words, "Yes", "No"), dpo("Why?", words, "No"), dpo("Why?", "Same", "Same"),
+                     SortedJson{{"chosen", side_after_answer("x" + words, "ax")},
+                                {"rejected", side_after_answer("y", "ay")}}
+                         .dump(),
+                     "{"});
   EXPECT_EQ(
       losses_of(report_),
       "warn 1 invalid record was skipped; the first (FILE:BYTE): " + set_->manifest().bad[0] +

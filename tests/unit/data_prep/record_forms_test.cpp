@@ -250,6 +250,17 @@ TEST_F(RecordForms, EachInputHasItsOwnForm) {
   EXPECT_EQ(manifest()["record_format"], "sharegpt, alpaca, messages");
 }
 
+TEST_F(RecordForms, BadTextInAFieldThatIsNotReadDoesNotHideTheForm) {
+  std::string line =
+      SortedJson{{"conversations", {said("human", "q"), said("gpt", "a")}}, {"image", "?"}}.dump();
+  line.replace(line.find('?'), 1, "\xFF");
+  testing::write_text(path_ / "a.jsonl", line);
+  const SortedJson found = pack_form(
+      "sft", {}, [&](PackConfig& config) { config.inputs = {(path_ / "a.jsonl").string()}; });
+  EXPECT_EQ(found["documents"], 1);
+  EXPECT_EQ(manifest()["record_format"], "sharegpt");
+}
+
 TEST_F(RecordForms, AnUnknownRecordNamesItsFieldsAndTheForms) {
   const std::string sft = error_of("sft", {{{"quest", {"q"}}, {"reply", "a"}}});
   for (const char* part :

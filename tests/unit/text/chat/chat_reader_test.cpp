@@ -118,6 +118,33 @@ TEST(ChatReader, ReadsPairs) {
             R"({"prompt", "chosen", "rejected"})");
 }
 
+TEST(ChatReader, RefusesPairsWithTwoPrompts) {
+  const auto message = [](const std::string& role, const std::string& content) {
+    return formatted(R"({{"role": "{}", "content": "{}"}})", role, content);
+  };
+  const auto pair = [](const std::string& chosen, const std::string& rejected) {
+    return formatted(R"({{"chosen": [{}], "rejected": [{}]}})", chosen, rejected);
+  };
+  const std::string q = message("user", "q") + ",";
+  const std::string a = message("assistant", "a");
+  EXPECT_EQ(reason(pair(q + a, message("user", "r") + "," + a), ChatForm::pair),
+            "fields 'chosen' and 'rejected' have different prompts: they differ in message 0 (user "
+            "and user), and the two sides of a pair may only differ from an answer on");
+  EXPECT_NE(reason(pair(message("system", "s") + "," + q + a, q + a), ChatForm::pair)
+                .find("in message 0 (system and user)"),
+            std::string::npos);
+
+  // After different answers, the user may ask something else.
+  std::vector<Conversation> sides;
+  EXPECT_FALSE(read(ChatForm::pair,
+                    pair(q + a + "," + message("user", "why?") + "," + a,
+                         q + message("assistant", "b") + "," + message("user", "no") + "," + a),
+                    sides));
+  EXPECT_FALSE(
+      read(ChatForm::pair, pair(q + a, q + a + "," + message("user", "why?") + "," + a), sides))
+      << "one side is longer";
+}
+
 TEST(ChatReader, PutsAListedPromptBeforeBothSides) {
   std::vector<Conversation> sides;
   const std::string user = R"({"role": "user", "content": "q"})";
