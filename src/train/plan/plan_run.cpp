@@ -17,7 +17,7 @@ namespace {
 /// whole model that generates answers.
 double untrained_bytes(const Task& task, const RunConfig& config, const UpdateFacts& update) {
   double bytes = 0;
-  for (const ModelBeside& beside : models_beside(task, config, /*run_directory=*/{})) {
+  for (const ModelBeside& beside : models_beside(task, config, /*copies=*/{})) {
     if (beside.kind == ModelBeside::Kind::frozen)
       bytes += weight_bytes(update, mean_elements(update, beside.count, beside.experts));
     if (beside.kind == ModelBeside::Kind::copy)
