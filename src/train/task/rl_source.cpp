@@ -285,9 +285,11 @@ class RolloutSource final : public SampleSource {
                                                       const UpdateTotals& totals) const {
     std::vector<data::Batch> batches;
     const auto rows = static_cast<std::size_t>(context_.config.train.micro_batch * config_.group);
-    for (std::size_t first = 0; first < rollouts.size(); first += rows)
-      batches.push_back(
-          make_policy_batch(config_, rollouts.subspan(first, rows), totals, pad_id()));
+    for (std::size_t first = 0; first < rollouts.size(); first += rows) {
+      const std::span<const Rollout> some = rollouts.subspan(first, rows);
+      batches.push_back(make_policy_batch(config_, some, totals,
+                                          row_tokens_of(context_.config.parallel, some), pad_id()));
+    }
     return batches;
   }
 
