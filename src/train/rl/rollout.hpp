@@ -74,6 +74,8 @@ struct ReplayPart {
   std::int64_t count = 0;    // answers of this rank
   std::int64_t group = 0;
   std::int64_t vocab_size = 0;
+  std::int64_t max_tokens =
+      0;  // train.seq_len: maximum number of tokens of a prompt and its answer
 };
 
 /// Reads answers from a file or a directory of files. Throws Error(data) for a file that is absent, too short or
