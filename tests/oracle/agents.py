@@ -215,6 +215,7 @@ def compare_layouts(comparison, setup, mpiexec, layouts, more=lambda name: {}):
         if [a["completion_ids"] for a in runs[-1][1]] != [a["completion_ids"] for a in runs[0][1]]:
             comparison.wrong += 1
             print(f"{name} generate other tokens than one rank")
+            continue
         for key in ("loss", "grad_norm", "reward"):
             comparison.expect(f"{name}: {key}", [line[key] for line in runs[-1][0]], [line[key] for line in runs[0][0]])
         for key in ("rollout_logprobs", "advantage"):
