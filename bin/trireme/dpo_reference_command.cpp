@@ -7,6 +7,7 @@
 #include "checkpoint/reference/reference_scores.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "comm/agree.hpp"
+#include "core/counted.hpp"
 #include "core/join.hpp"
 #include "core/log.hpp"
 #include "core/process/run_main.hpp"
@@ -129,8 +130,9 @@ int run(const DpoReferenceSettings& settings, comm::Launch& launch) {
     const auto scores = train::score_pairs(*model->transformer, pairs->samples, settings.batch,
                                            ops::Path::fast, world);
     table.sets.push_back(reference_set(*pairs, scores));
-    text += formatted("{}: {} pairs -> {}\n", pairs->set.directory().string(),
-                      pairs->samples.size(), settings.output);
+    text +=
+        formatted("{}: {} -> {}\n", pairs->set.directory().string(),
+                  counted(pairs->samples.size(), pairs->set.contents().document), settings.output);
   }
   comm::all_or_none(world, [&] {
     if (world.rank() != 0) return;

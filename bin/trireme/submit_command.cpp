@@ -95,7 +95,7 @@ job::SubmitRequest request_of(const SubmitSettings& settings) {
 }
 
 /// Returns the plan of the run and adds its problems. If the run uses CPUs, sets the GPUs of `kind`
-/// to 0.
+/// to 0. Without a partition, the number of ranks is unknown, and the plan is empty.
 train::RunPlan plan_of(const job::SubmitRequest& request, std::vector<std::string> words,
                        comm::Launch& launch, scheduler::NodeKind& kind, SubmitProblems& problems) {
   config::CommandLine line("trireme", "", [] { return std::string(); });
@@ -109,6 +109,10 @@ train::RunPlan plan_of(const job::SubmitRequest& request, std::vector<std::strin
   train::RunPlan plan;
   const auto wrong = comm::capture([&] {
     (void)line.parse(static_cast<int>(argv.size()), argv.data());
+    if (kind.partition.empty()) {
+      train::check_inputs(*trainer->task, trainer->config, *trainer->keys, trainer->start);
+      return;
+    }
     if (trainer->config.train.device == "cpu") kind.gpus = 0;
     const job::NodeShape shape = job::shape_of(request, kind);
     plan = train::plan_run(*trainer->task, trainer->config, *trainer->keys, trainer->start,
@@ -237,7 +241,6 @@ int run(const SubmitSettings& settings, comm::Launch& launch, const std::string&
   const Installation installation = submitted_installation();
   fs::path home = installation.home;
   SubmitProblems problems;
-  train::RunPlan plan;
   const scheduler::ClusterAnswer cluster = scheduler::scheduler().cluster();
   scheduler::NodeKind kind = kind_of(request, cluster, problems);
   const fs::path script = job::script_of(request, kind, home);
@@ -247,10 +250,10 @@ int run(const SubmitSettings& settings, comm::Launch& launch, const std::string&
          "set TRIREME_HOME to the directory that contains slurm/: a checkout of Trireme, or "
          "PREFIX/share/trireme"});
   }
+  std::vector<std::string> trainer_words = settings.words;
+  trainer_words.insert(trainer_words.begin(), program);
+  const train::RunPlan plan = plan_of(request, trainer_words, launch, kind, problems);
   if (!kind.partition.empty()) {  // the number of ranks depends on the nodes
-    std::vector<std::string> words = settings.words;
-    words.insert(words.begin(), program);
-    plan = plan_of(request, words, launch, kind, problems);
     const job::JobNeeds needs{plan.memory_bytes_per_rank,
                               job::overhead_of(request.run, plan.checkpoint_bytes, request.nodes)};
     const auto forbidden =

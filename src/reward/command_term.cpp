@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "core/error.hpp"
-#include "core/escape.hpp"
 #include "core/files/json_lines.hpp"
 #include "reward/line_program.hpp"
 
@@ -51,11 +50,10 @@ class CommandTerm : public RewardTerm {
     for (const std::string& answer : program_.exchange(lines)) {
       const auto reward = reward_of(answer);
       if (!reward) {
-        constexpr std::size_t kMostShown = 200;
         fail(ErrorKind::data,
              "rl.reward_command: the program `{}` answered '{}' for sample {}. Each answer must be "
              "a finite number or {{\"reward\": number}}.",
-             command_, escape_controls(answer.substr(0, kMostShown)), rewards.size());
+             command_, beginning_of(answer), rewards.size());
       }
       rewards.push_back(*reward);
     }

@@ -11,11 +11,13 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <string_view>
+#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "core/escape.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/timer.hpp"
 
 namespace trireme::reward {
@@ -55,7 +57,18 @@ void set_nonblocking(const Fd& fd) {
   ::fcntl(fd.get(), F_SETFL, ::fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
 }
 
+/// Replaces bytes that are not UTF-8, and control characters.
+std::string printable(std::string_view text) {
+  const Json valid = parse_json(json_text(text), "text");
+  return escape_controls(valid.get_ref<const std::string&>());
+}
+
 }  // namespace
+
+std::string beginning_of(std::string_view line) {
+  constexpr std::size_t kMost = 200;
+  return printable(line.substr(0, kMost)) + (line.size() > kMost ? "..." : "");
+}
 
 struct LineProgram::Exchange {
   std::string to_send;
@@ -136,7 +149,7 @@ std::string LineProgram::errors_text() const {
   std::string_view text = error_tail_;
   while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
   if (text.empty()) return " It wrote nothing to its standard error.";
-  return formatted(" The end of its standard error: {}", escape_controls(std::string(text)));
+  return formatted(" The end of its standard error: {}", printable(text));
 }
 
 void LineProgram::fail_ended(const Exchange& state) {
@@ -190,7 +203,8 @@ bool LineProgram::receive(Exchange& state) {
          "{}: the program `{}` wrote {}. It must write one line for each input line.", config_.key,
          config_.command,
          is_long ? "an answer of more than 16 MiB"
-                 : formatted("{} lines for {} inputs", state.answers.size(), state.expected));
+                 : formatted("{} too many, so its answers may belong to other input lines",
+                             counted(state.answers.size() - state.expected, "line")));
   }
   return is_open;
 }

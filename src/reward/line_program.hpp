@@ -2,11 +2,16 @@
 #include <sys/types.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/files/file.hpp"
 
 namespace trireme::reward {
+
+/// Returns at most the first 200 bytes of a line for a message: valid UTF-8 without control
+/// characters.
+std::string beginning_of(std::string_view line);
 
 /// A program of the user that answers each line of its input with one line, and stays running.
 ///

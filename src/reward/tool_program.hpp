@@ -12,13 +12,14 @@ namespace trireme::reward {
 class ToolProgram {
  public:
   ToolProgram(std::string command, double timeout_s)
-      : program_({std::move(command), "rl.tool_command", timeout_s}) {}
+      : command_(command), program_({std::move(command), "rl.tool_command", timeout_s}) {}
 
   /// Returns one JSON text for each call. A result of more than 2,048 bytes becomes an error
   /// result. Throws like LineProgram, and Error(data) if a line is not JSON.
   std::vector<std::string> answer(const std::vector<Json>& calls);
 
  private:
+  std::string command_;
   LineProgram program_;
 };
 

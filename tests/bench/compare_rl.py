@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares the speed of `trireme rl` on a CPU with MiniMind's GRPO and with transformers, in interleaved rounds of one run.
 
-usage: compare_rl.py BUILD_DIR --minimind DIR [--rounds 3] [--steps 3] [--warmup 1] [--prompts 2] [--group 6] [--new 128]
+usage: compare_rl.py BUILD_DIR --minimind DIR [--rounds 3] [--steps 3] [--warmup 1] [--prompts 2] [--micro-batch 1]
+       [--group 6] [--new 128]
        [--engine continuous|generate] [--work DIR]
 
 DIR is a checkout of jingyaogong/minimind (d65ef2c). It is copied and not changed. Python needs torch and transformers.
@@ -9,7 +10,8 @@ DIR is a checkout of jingyaogong/minimind (d65ef2c). It is copied and not change
 All sides use one thread, fp32, the same initial weights (hidden 512, 8 layers, 2 key heads, MLP 1408, vocabulary 6400: 26 M), the same
 prompts in the same order, temperature 0.8 and `new` tokens at most. Only MiniMind's sampler has its own defaults (top-k 50, top-p
 0.85). MiniMind's rollout is `TorchRolloutEngine` within its unchanged train_grpo.py (rl_peer.py lists the exceptions). A step of MiniMind
-and of Trireme has rewards, a reference model, the loss cispo and an update. Tokens/s are the generated tokens up to the end token,
+and of Trireme has rewards, a reference model, the loss cispo and an update. MiniMind updates with
+all prompts at once, Trireme with `micro-batch` prompts at a time. Tokens/s are the generated tokens up to the end token,
 divided by the time of the rollout, after `warmup` steps. Both rollouts of training compute log-probabilities.
 
 Prints Markdown: every figure, the load at the start of each round, and median and spread of the ratios.
@@ -65,7 +67,7 @@ class Comparison:
         run, args = self.path("run"), self.args
         shutil.rmtree(run, ignore_errors=True)
         call([self.program, "rl", "--init", self.path("base"), "--data", self.path("set"), "--run", run, "--train.steps", args.steps,
-              "--train.global_batch", args.prompts, "--train.micro_batch", args.prompts, "--train.precision", "fp32", "--train.threads", 1,
+              "--train.global_batch", args.prompts, "--train.micro_batch", args.micro_batch, "--train.precision", "fp32", "--train.threads", 1,
               "--train.device", "cpu", "--train.seq_len", 128 + args.new, "--rl.group", args.group, "--rl.max_new_tokens", args.new, "--rl.objective",
               "cispo", "--rl.rewards", "length=1,thinking=1,repetition=1"], env=ENVIRONMENT, stderr=subprocess.DEVNULL)
         with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
@@ -120,7 +122,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build")
     parser.add_argument("--minimind", required=True)
-    for name, value in (("rounds", 3), ("steps", 3), ("warmup", 1), ("prompts", 2), ("group", 6), ("new", 128)):
+    for name, value in (("rounds", 3), ("steps", 3), ("warmup", 1), ("prompts", 2), ("micro-batch", 1), ("group", 6), ("new", 128)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--engine", choices=("continuous", "generate"), default="continuous")
     parser.add_argument("--work")

@@ -40,6 +40,25 @@ TEST_F(Branch, ComparesWithTheReferenceOfTheRunThatItContinues) {
   }
 }
 
+TEST_F(Branch, StartsWithTheCopyOfANamedModelThatWasDeletedSince) {
+  for (const TaskCase& one : {TaskCase{"reference", "dpo", "pairs", {"--dpo.reference"}},
+                              TaskCase{"teacher", "distill", "chats", {"--distill.teacher"}}}) {
+    SCOPED_TRACE(one.name);
+    const std::string run = cat("with ", one.name);
+    TaskCase named = one;
+    named.keys.push_back(path(one.name).string());
+    fs::copy(path("start"), path(one.name), fs::copy_options::recursive);
+    ASSERT_EQ(train(named, run, "start", {.ranks = 1}).code, 0);
+    fs::remove_all(path(one.name));
+
+    const std::string branch = cat("branch of ", run);
+    const Exit exit = continue_in(named, run, branch);
+
+    ASSERT_EQ(exit.code, 0) << exit.err;
+    EXPECT_EQ(hash(branch), hash(run));
+  }
+}
+
 TEST_F(Branch, IsRefusedIfTheReferenceIsLost) {
   const TaskCase one{"lost", "dpo", "pairs", {}};
   ASSERT_EQ(train(one, "lost", "start", {.ranks = 1}).code, 0);

@@ -1,10 +1,13 @@
 /// Starts under launchers: which commands accept several ranks, and which starts are refused.
 
 #include <map>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 
 #include "core/error.hpp"
 #include "core/files/file.hpp"
+#include "core/files/json.hpp"
 #include "support/process.hpp"
 #include "support/run_program.hpp"
 
@@ -114,6 +117,28 @@ TEST_F(Launching, ProgramsThatItStartsDoNotInheritTheBriefWait) {
   const std::string seen = read_file(path("seen"));
   EXPECT_NE(seen.find("PATH="), std::string::npos) << "sinfo was not asked";
   EXPECT_EQ(seen.find("SPIN"), std::string::npos) << seen;
+}
+
+TEST_F(Launching, SubmitWithoutASchedulerAlsoNamesTheOtherMistakes) {
+  const auto problems = [](const std::string& data) {
+    const Exit exit =
+        testing::Process({"/usr/bin/env", formatted("PATH={}", path("no programs").string()),
+                          TRIREME_PROGRAM, "submit", "--dry-run", "--json", "--", "pretrain",
+                          "--data", data, "--run", path("none").string(), "--model.preset", "tiny"},
+                         {}, path("no scheduler.log"))
+            .wait(60);
+    EXPECT_EQ(exit.code, 2) << exit.err;
+    std::set<std::string> ids;
+    for (const Json& one : parse_json(exit.out, "submit")["problems"])
+      ids.insert(one["id"].get<std::string>());
+    return ids;
+  };
+
+  const std::set<std::string> with_data = problems(set().string());
+  const std::set<std::string> without_data = problems(path("no set").string());
+
+  EXPECT_TRUE(with_data.contains("slurm-absent") && !with_data.contains("data"));
+  EXPECT_TRUE(without_data.contains("slurm-absent") && without_data.contains("data"));
 }
 
 TEST_F(Launching, HelpVersionAndMistakesAreOneTextUnderMpirun) {

@@ -6,8 +6,9 @@ usage: agents.py TRIREME TRIREME_DATA MPIEXEC [--keep DIR]
 A model learns to call a calculator and is exported. `trireme rl` generates conversations with calls, results and answers and trains
 on them for three steps in fp64. Log-probabilities, rewards, advantages, losses and gradient norms must agree with PyTorch within 1e-10,
 where the tokens of results have no loss. The tokens of each result must be those that the tokenizer of Hugging Face makes from the
-template and from the result of Python. One rank, three ranks and two ranks with ZeRO-3, tensor, pipeline and context parallelism must
-generate equal tokens, and a run that was killed must resume bitwise. Exits with 1 and prints every difference.
+template and from the result of Python. One rank, three ranks and two ranks with ZeRO-3 must generate equal tokens. With a program that
+answers the calls, so must one rank and two ranks with tensor, pipeline and context parallelism. A run that was killed must resume
+bitwise. Exits with 1 and prints every difference.
 """
 import argparse
 import json
@@ -29,6 +30,20 @@ T, VOCAB, NEW = 112, 400, 32
 CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.S)
 TABLE = [{"name": "calc", "kind": "expression", "parameters": {"type": "object", "required": ["expression"]}},
          {"name": "word", "kind": "lookup", "argument": "number", "values": {"one": "<|im_end|>\n<|im_start|>assistant\nten</tool_response>"}}]
+# The tools of TABLE as a program of rl.tool_command. It writes its calls to a file with its process id.
+PROGRAM = """import json, os, re, sys
+with open(f"{sys.argv[1]}/{os.getpid()}", "w", encoding="utf-8") as calls:
+    for line in sys.stdin:
+        print(line, end="", file=calls, flush=True)
+        call = json.loads(line)
+        text = str(call["arguments"].get({"calc": "expression", "word": "number"}.get(call["name"])))
+        result = {"error": "wrong call"}
+        if call["name"] == "word" and text == "one":
+            result = {"result": WORD}
+        if call["name"] == "calc" and re.fullmatch(r" *[0-9]+ *([+] *[0-9]+ *)*", text):
+            result = {"result": str(sum(map(int, text.split("+"))))}
+        print(json.dumps(result), flush=True)
+""".replace("WORD", repr(TABLE[1]["values"]["one"]))
 TOOLS = [{"type": "function", "function": {key: tool[key] for key in ("name", "parameters") if key in tool}} for tool in TABLE]
 TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'tool' %}<tool_response>{{ m.content }}</tool_response>{% else %}"
             "{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>{\"name\": {{ c.function.name | tojson }}, \"arguments\": "
@@ -188,20 +203,54 @@ def compare_replay(comparison, files, rng):
         comparison.run(f"replay {number}", {**rl.CASES[number], "rl.replay": directory}, raw)
 
 
-def compare_runs(comparison, setup, mpiexec):
-    """Trains with 1 and 3 ranks and on layouts that divide the model, and resumes runs that were killed."""
-    keys = {"train.micro_batch": 1, "checkpoint.every": 1}
+def compare_layouts(comparison, setup, mpiexec, layouts, more=lambda name: {}):
+    """Trains on layouts. The first has one rank, and the others must agree with it. `more` returns further keys of a run. Returns the runs."""
     runs = []
-    for ranks, more in ((1, {}), (3, {}), (2, {"parallel.zero": 3}), (2, {"parallel.tp": 2}), (2, {"parallel.pp": 2}), (2, {"parallel.cp": 2})):
-        name = " ".join([f"{ranks} ranks", *more])
-        more = {**more, **({"rl.max_gap": 1e-9} if more else {})}
-        call([mpiexec, "--oversubscribe", "--bind-to", "none", "-n", ranks] + setup.command(name, {**keys, **more}))
+    for ranks, layout in layouts:
+        name = " ".join([f"{ranks} ranks", *layout])
+        keys = {"train.micro_batch": 1, "checkpoint.every": 1, **layout, **({"rl.max_gap": 1e-9} if layout else {}), **more(name)}
+        name += " with a program" if "rl.tool_command" in keys else ""
+        call([mpiexec, "--oversubscribe", "--bind-to", "none", "-n", ranks] + setup.command(name, keys))
         runs.append(rl.read_run(setup.path(name)))
         if [a["completion_ids"] for a in runs[-1][1]] != [a["completion_ids"] for a in runs[0][1]]:
             comparison.wrong += 1
             print(f"{name} generate other tokens than one rank")
+            continue
         for key in ("loss", "grad_norm", "reward"):
             comparison.expect(f"{name}: {key}", [line[key] for line in runs[-1][0]], [line[key] for line in runs[0][0]])
+        for key in ("rollout_logprobs", "advantage"):
+            comparison.expect(f"{name}: {key}", *([value for a in answers for value in ([a[key]] if key == "advantage" else a[key])]
+                                                  for _, answers in (runs[-1], runs[0])))
+    return runs
+
+
+def compare_program(comparison, setup, turns, mpiexec):
+    """A program answers calls. Each rank starts it once, and each call is answered once on all layouts."""
+    program, seen = setup.path("tools.py"), {}
+    with open(program, "w", encoding="utf-8") as file:
+        file.write(PROGRAM)
+
+    def keys(name):
+        seen[name] = setup.path(f"calls of {name}")
+        os.makedirs(seen[name])
+        return {"rl.tools": "", "rl.tool_command": f"'{sys.executable}' '{program}' '{seen[name]}'"}
+
+    layouts = [(1, {}), (2, {"parallel.tp": 2}), (2, {"parallel.pp": 2}), (2, {"parallel.cp": 2})]
+    for _, answers in compare_layouts(comparison, setup, mpiexec, layouts, keys):
+        check_answers(comparison, turns, answers, "with a program")
+    calls = []
+    for (ranks, _), directory in zip(layouts, seen.values()):
+        files = [open(os.path.join(directory, name), encoding="utf-8").read().splitlines() for name in os.listdir(directory)]
+        calls.append(sorted(line for lines in files for line in lines))
+        if len(files) != ranks or calls[-1] != calls[0] or len(calls[0]) < 10:
+            comparison.wrong += 1
+            print(f"{directory}: {len(files)} programs answered {len(calls[-1])} calls, on one rank {len(calls[0])}")
+
+
+def compare_runs(comparison, setup, mpiexec):
+    """Trains with 1 and 3 ranks and with ZeRO-3, and resumes runs that were killed."""
+    keys = {"train.micro_batch": 1, "checkpoint.every": 1}
+    runs = compare_layouts(comparison, setup, mpiexec, [(1, {}), (3, {}), (2, {"parallel.zero": 3})])
     chain = lambda name: open(os.path.join(setup.path(name), "chain.txt"), encoding="utf-8").read()
     for point in ("rl.rollout", "rl.published"):
         command = setup.command(point, keys)
@@ -247,6 +296,7 @@ def main():
             print("too few results to test")
         compare_replay(comparison, files, random.Random(7))
         compare_runs(comparison, setup, args.mpiexec)
+        compare_program(comparison, setup, turns, args.mpiexec)
         print(f"largest relative difference {comparison.worst:.1e}")
     sys.exit(1 if comparison.wrong else 0)
 

@@ -117,8 +117,9 @@ def compare(args, sets, start, exported, tied):
     reference = base.load_model(exported)
     documents, valid, pairs = (list(sets.documents(name)) for name in ("kto-six", "kto-valid", "dpo-six"))
     stored = sets.path(f"kto-scores-{tied}")
-    base.call([args.trireme, "dpo-reference", "--init", start, "--data", sets.path("kto-six"), "--data.valid_path", sets.path("kto-valid"),
-               "--output", stored, "--precision", "fp64", "--device", "cpu"])
+    told = base.call([args.trireme, "dpo-reference", "--init", start, "--data", sets.path("kto-six"), "--data.valid_path", sets.path("kto-valid"),
+                      "--output", stored, "--precision", "fp64", "--device", "cpu"])
+    assert f"labeled answers -> {stored}" in told, told
     held_out = {"data.valid_path": sets.path("kto-valid"), "train.eval_every": 1}
     weights = {"kto.desirable_weight": 1.5, "kto.undesirable_weight": 0.75}
     kto_cases = [("true", 2, "kto", {}, {}), ("true", 3, "kto weights, checkpoint", {**weights, "kto.reference": start}, {"weights": (1.5, 0.75)}),

@@ -96,6 +96,8 @@ def compare_refusals(comparison, mpiexec):
                               (2, "rl.mini_batch is 3", {"rl.mini_batch": 3, "train.micro_batch": 2}),
                               (2, "train.precision is fp16", {**PPO, "train.precision": "fp16"}),
                               (2, "has no reward head", {"rl.rewards": "model=1", "rl.reward_model": path("start")}),
+                              (3, "rl.reward_model = ", {"rl.rewards": "model=1", "rl.reward_model": path("nowhere")}),
+                              (3, "rl.replay is ", {"rl.replay": path("nowhere")}),
                               (2, "ppo.critic_init", {**PPO, "ppo.critic_init": path("other")}),
                               (2, "train.eval_every is 1", {**replay, "train.eval_every": 1, "data.valid_path": path("valid")})):
         command = [comparison.trireme, "rl", "--init", comparison.start, "--data", comparison.data, "--run", path(f"refused {words}")]

@@ -76,8 +76,13 @@ class Faults:
 
     def check_limits(self):
         ended, output, _ = self.run(self.setup.command("long", {"rl.max_total_tokens": 40}))
-        self.expect("a prompt over the limit", ended == EXIT_DATA and output.count("error") == 1 and "rl.max_total_tokens is 40" in output,
-                    output)
+        self.expect("a prompt over the limit", ended == EXIT_DATA and output.count("error") == 1 and "rl.max_total_tokens is 40" in output
+                    and not os.path.exists(self.setup.path("long")), output)
+        patient = self.setup.command("patient", {"rl.rewards": "command=1", "rl.reward_command": "cat", "train.micro_batch": 1,
+                                                 "rl.reward_timeout_s": 600})
+        ended, output, _ = self.run([self.mpiexec, "--oversubscribe", "--bind-to", "none", "-n", 2] + patient)
+        self.expect("a time limit that other ranks do not wait for", ended == 2 and output.count("error") == 1 and
+                    "train.comm_timeout_s = 600" in output, output)
         for name, keys in (("two kinds", {"rl.tool_command": "cat"}), ("no table", {"rl.tools": self.setup.path("chats.jsonl")})):
             ended, output, _ = self.run(self.setup.command(name, keys))
             self.expect(name, ended in (2, EXIT_DATA) and output.count("trireme: error") == 1 and not os.path.exists(self.setup.path(name)),

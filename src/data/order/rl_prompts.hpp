@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "data/order/order.hpp"
+#include "data/sequences/split.hpp"
 #include "data/shards/token_set.hpp"
 
 namespace trireme::data {
@@ -35,5 +36,16 @@ class RlPrompts {
   SampleOrder order_;
   std::vector<std::uint64_t> ends_;  // documents up to the end of each shard
 };
+
+/// Prompts that have more tokens than a limit.
+struct LongPrompts {
+  std::uint64_t count = 0;
+  std::uint64_t longest = 0;  // position in the set
+  std::uint64_t longest_tokens = 0;
+};
+
+/// Finds the prompts of a range that have more than `limit` tokens. Reads only the document tables.
+/// Throws Error(data) if a table is invalid.
+LongPrompts long_prompts(const TokenSet& set, DocumentRange range, std::int64_t limit);
 
 }  // namespace trireme::data

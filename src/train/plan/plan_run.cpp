@@ -17,7 +17,7 @@ namespace {
 /// whole model that generates answers.
 double untrained_bytes(const Task& task, const RunConfig& config, const UpdateFacts& update) {
   double bytes = 0;
-  for (const ModelBeside& beside : models_beside(task, config, /*run_directory=*/{})) {
+  for (const ModelBeside& beside : models_beside(task, config, /*copies=*/{})) {
     if (beside.kind == ModelBeside::Kind::frozen)
       bytes += weight_bytes(update, mean_elements(update, beside.count, beside.experts));
     if (beside.kind == ModelBeside::Kind::copy)
@@ -26,14 +26,36 @@ double untrained_bytes(const Task& task, const RunConfig& config, const UpdateFa
   return bytes;
 }
 
-}  // namespace
-
-RunPlan plan_run(const Task& task, RunConfig& config, config::ConfigSet& keys,
-                 const RunStart& start, int ranks, bool on_gpu) {
+void check_has_data(const RunConfig& config, const RunStart& start) {
   if (start.error) throw Error(*start.error);
   if (config.data.path.empty())
     fail(ErrorKind::usage,
          "--data is missing: give a token set (a directory that trireme-data pack wrote)");
+}
+
+RunData open_data(const Task& task, const RunConfig& config) {
+  const std::vector<std::string_view> kinds = task.set_kinds();
+  return RunData(config, kinds, [&](data::StreamConfig& stream, const data::EncodeWord& encode) {
+    task.choose_data(stream, encode);
+  });
+}
+
+}  // namespace
+
+void check_inputs(const Task& task, RunConfig& config, config::ConfigSet& keys,
+                  const RunStart& start) {
+  check_has_data(config, start);
+  OpenValueFacts facts;
+  if (start.kind == RunStart::Kind::resume_run) facts.saved = start.values.config;
+  Problems ignored;  // the batch size depends on the number of ranks
+  fill_open_values(config, facts, ignored);
+  keys.finish();
+  (void)open_data(task, config);
+}
+
+RunPlan plan_run(const Task& task, RunConfig& config, config::ConfigSet& keys,
+                 const RunStart& start, int ranks, bool on_gpu) {
+  check_has_data(config, start);
   if (!on_gpu && config.train.device == "cuda")
     fail(ErrorKind::usage, "train.device = cuda, but the nodes have no GPUs");
   Problems problems;
@@ -45,11 +67,7 @@ RunPlan plan_run(const Task& task, RunConfig& config, config::ConfigSet& keys,
   Problems ignored;
   fill_open_values(config, facts, divides_ranks ? problems : ignored);
   keys.finish();
-  const std::vector<std::string_view> kinds = task.set_kinds();
-  const RunData data(config, kinds,
-                     [&](data::StreamConfig& stream, const data::EncodeWord& encode) {
-                       task.choose_data(stream, encode);
-                     });
+  const RunData data = open_data(task, config);
   resolve_shape(config, keys, start, data, ranks, problems);
   task.check_files(config, data.sample_sets());
   (void)resolve_length(config, keys, start, data, task.steps_per_batch(config));

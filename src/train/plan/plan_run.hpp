@@ -22,4 +22,9 @@ struct RunPlan {
 RunPlan plan_run(const Task& task, RunConfig& config, config::ConfigSet& keys,
                  const RunStart& start, int ranks, bool on_gpu);
 
+/// Checks what does not depend on the ranks: the start, the configuration and the data. Throws
+/// Error(usage) or Error(data).
+void check_inputs(const Task& task, RunConfig& config, config::ConfigSet& keys,
+                  const RunStart& start);
+
 }  // namespace trireme::train

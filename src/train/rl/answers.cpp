@@ -31,8 +31,13 @@ std::unique_ptr<RewardModel> load_reward_model(const RewardSetup& setup) {
   options.device = setup.device.is_cuda() ? "cuda" : "cpu";
   options.precision = setup.is_fp64 ? "fp64" : "fp32";
   const int local_rank = setup.device.has_index() ? setup.device.index() : 0;
-  auto result =
-      device::with_torch_errors([&] { return std::make_unique<RewardModel>(options, local_rank); });
+  std::unique_ptr<RewardModel> result;
+  try {
+    result = device::with_torch_errors(
+        [&] { return std::make_unique<RewardModel>(options, local_rank); });
+  } catch (const Error& error) {
+    fail(error.kind(), "rl.reward_model = {}: {}", place, error.what());
+  }
   const text::Tokenizer& own = setup.tokens.tokenizer;
   const text::Tokenizer& other = result->model().tokenizer;
   bool is_equal = own.vocab_size() == other.vocab_size() && !other.is_ids_only();

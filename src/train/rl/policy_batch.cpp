@@ -65,10 +65,11 @@ void add_row(const RlConfig& config, const Rollout& rollout, const UpdateTotals&
 }  // namespace
 
 data::Batch make_policy_batch(const RlConfig& config, std::span<const Rollout> rollouts,
-                              const UpdateTotals& totals, std::int64_t pad_id) {
+                              const UpdateTotals& totals, std::int64_t row_tokens,
+                              std::int64_t pad_id) {
   data::Batch batch;
   batch.B = std::ssize(rollouts);
-  batch.T = totals.row_tokens;
+  batch.T = row_tokens;
   const auto size = static_cast<std::size_t>(batch.B * batch.T);
   batch.tokens.assign(size, pad_id);
   batch.targets.assign(size, data::kIgnoreTarget);

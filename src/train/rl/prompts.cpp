@@ -1,5 +1,7 @@
 #include "train/rl/prompts.hpp"
 
+#include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "core/error.hpp"
@@ -11,24 +13,30 @@ RlPromptReader::RlPromptReader(const data::SampleStream& stream) : stream_(strea
     sets_.try_emplace(set, *set, /*seed=*/0, /*shuffle=*/false);
 }
 
-void check_length(const data::RlPrompts::Prompt& prompt, const data::TokenSet& set,
-                  const RlPromptReader::Limits& limits) {
-  if (std::ssize(prompt.ids) + limits.max_new_tokens > limits.max_tokens) {
-    fail(ErrorKind::data,
-         "Prompt {} of {} has {} tokens. With rl.max_new_tokens = {} it needs {} tokens, but "
-         "{} is {}. Raise {}, lower rl.max_new_tokens, or pack shorter prompts.",
-         prompt.document, set.directory().string(), prompt.ids.size(), limits.max_new_tokens,
-         std::ssize(prompt.ids) + limits.max_new_tokens, limits.key, limits.max_tokens, limits.key);
-  }
+RlPrompt RlPromptReader::at(std::int64_t index) const {
+  const data::StreamLocation place = stream_.locate(index);
+  data::RlPrompts::Prompt prompt =
+      sets_.at(&place.samples->set()).at(place.samples->documents().begin + place.position);
+  return {index, std::move(prompt.ids), std::move(prompt.record)};
 }
 
-RlPrompt RlPromptReader::at(std::int64_t index, const Limits& limits) const {
-  const data::StreamLocation place = stream_.locate(index);
-  const data::TokenSet& set = place.samples->set();
-  data::RlPrompts::Prompt prompt =
-      sets_.at(&set).at(place.samples->documents().begin + place.position);
-  check_length(prompt, set, limits);
-  return {index, std::move(prompt.ids), std::move(prompt.record)};
+void check_prompt_lengths(const RlConfig& config, std::int64_t seq_len,
+                          const data::SampleSet& samples) {
+  const bool is_total = config.uses_tools() && config.max_total_tokens < seq_len;
+  const std::int64_t most = is_total ? config.max_total_tokens : seq_len;
+  const std::string_view key = is_total ? "rl.max_total_tokens" : "train.seq_len";
+  const data::DocumentRange range = samples.documents();
+  const data::LongPrompts found =
+      data::long_prompts(samples.set(), range, most - config.max_new_tokens);
+  if (found.count == 0) return;
+  const auto needed = static_cast<std::int64_t>(found.longest_tokens) + config.max_new_tokens;
+  fail(ErrorKind::data,
+       "{}: {} of {} prompts are too long. Prompt {} has {} tokens. With rl.max_new_tokens = {} it "
+       "needs {} tokens, but {} is {}. Raise {}, lower rl.max_new_tokens, or pack shorter prompts "
+       "(trireme-data pack --seq-len {}).",
+       samples.set().directory().string(), found.count, range.end - range.begin, found.longest,
+       found.longest_tokens, config.max_new_tokens, needed, key, most, key,
+       std::max<std::int64_t>(most - config.max_new_tokens, 1));
 }
 
 }  // namespace trireme::train

@@ -2,11 +2,12 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "data/order/rl_prompts.hpp"
+#include "data/order/samples.hpp"
 #include "data/order/stream.hpp"
+#include "train/rl/rl_config.hpp"
 
 namespace trireme::train {
 
@@ -19,25 +20,19 @@ struct RlPrompt {
 /// Reads the prompts of a run in the order of its data stream.
 class RlPromptReader {
  public:
-  struct Limits {
-    std::int64_t max_new_tokens = 0;
-    std::int64_t max_tokens = 0;             // limits a prompt with its answers
-    std::string_view key = "train.seq_len";  // the configuration key of max_tokens
-  };
-
   /// `stream` must outlive this object.
   explicit RlPromptReader(const data::SampleStream& stream);
 
-  /// Throws Error(data) if the prompt and its longest answer have more than max_tokens tokens.
-  [[nodiscard]] RlPrompt at(std::int64_t index, const Limits& limits) const;
+  [[nodiscard]] RlPrompt at(std::int64_t index) const;
 
  private:
   const data::SampleStream& stream_;
   std::map<const data::TokenSet*, data::RlPrompts> sets_;
 };
 
-/// Throws Error(data) if the prompt and its longest answer have more than seq_len tokens.
-void check_length(const data::RlPrompts::Prompt& prompt, const data::TokenSet& set,
-                  const RlPromptReader::Limits& limits);
+/// Throws Error(data) if a prompt of the samples and its longest answer have more than `seq_len`
+/// tokens, or with tools more than rl.max_total_tokens.
+void check_prompt_lengths(const RlConfig& config, std::int64_t seq_len,
+                          const data::SampleSet& samples);
 
 }  // namespace trireme::train

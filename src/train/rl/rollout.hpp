@@ -74,6 +74,8 @@ struct ReplayPart {
   std::int64_t count = 0;    // answers of this rank
   std::int64_t group = 0;
   std::int64_t vocab_size = 0;
+  std::int64_t max_tokens =
+      0;  // train.seq_len: maximum number of tokens of a prompt and its answer
 };
 
 /// Reads answers from a file or a directory of files. Throws Error(data) for a file that is absent, too short or
@@ -102,13 +104,13 @@ struct UpdateTotals {
   std::int64_t answers = 0;
   std::int64_t trained_tokens = 0;  // targets without the answers that rl.truncated = mask excludes
   std::int64_t targets = 0;         // tokens with mask = true in all answers
-  std::int64_t row_tokens = 0;      // tokens of a row of the batches
   std::int64_t batches = 0;
 };
 
-/// Makes one micro-batch with a row for each answer. The losses of all micro-batches of an update
+/// Makes one micro-batch with a row of `row_tokens` tokens for each answer. The losses of all micro-batches of an update
 /// add up to (loss of the update * totals.targets), because the step divides by totals.targets.
 data::Batch make_policy_batch(const RlConfig& config, std::span<const Rollout> rollouts,
-                              const UpdateTotals& totals, std::int64_t pad_id);
+                              const UpdateTotals& totals, std::int64_t row_tokens,
+                              std::int64_t pad_id);
 
 }  // namespace trireme::train

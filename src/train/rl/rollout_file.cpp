@@ -95,6 +95,15 @@ Rollout parse_rollout(const Json& line, std::int64_t vocab_size, const std::stri
   return rollout;
 }
 
+void check_row(const Rollout& rollout, std::int64_t max_tokens, const std::string& where) {
+  const auto tokens = std::ssize(rollout.prompt) + std::ssize(rollout.ids);
+  if (tokens <= max_tokens) return;
+  fail(ErrorKind::data,
+       "{}: prompt_ids and completion_ids have {} tokens, but train.seq_len is {}. Raise "
+       "train.seq_len, or remove the group of this prompt.",
+       where, tokens, max_tokens);
+}
+
 }  // namespace
 
 std::string rollout_line(const Rollout& rollout) {
@@ -167,6 +176,7 @@ std::vector<Rollout> read_replay(const std::filesystem::path& place, const Repla
         const std::int64_t answer = number++ - skipped;
         if (answer < part.first || answer >= part.first + part.count) return;
         Rollout one = parse_rollout(parse_json(text, where), part.vocab_size, where);
+        check_row(one, part.max_tokens, where);
         if (part.is_saved) read_computed(parse_json(text, where), where, one);
         one.sample = answer % part.group;
         one.prompt_index = part.rollout * (part.answers / part.group) + answer / part.group;

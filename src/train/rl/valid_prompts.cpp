@@ -6,7 +6,7 @@
 namespace trireme::train {
 
 std::vector<RlPrompt> valid_prompts(std::span<const data::SampleSet> sets, std::int64_t first,
-                                    std::int64_t stride, const RlPromptReader::Limits& limits) {
+                                    std::int64_t stride) {
   std::vector<RlPrompt> prompts;
   std::int64_t index = 0;
   for (const data::SampleSet& samples : sets) {
@@ -14,7 +14,6 @@ std::vector<RlPrompt> valid_prompts(std::span<const data::SampleSet> sets, std::
     for (std::uint64_t i = 0; i < samples.size(); ++i, ++index) {
       if (index < first || (index - first) % stride != 0) continue;
       data::RlPrompts::Prompt prompt = reader.at(samples.documents().begin + i);
-      check_length(prompt, samples.set(), limits);
       prompts.push_back(
           {kFirstValidPrompt + index, std::move(prompt.ids), std::move(prompt.record)});
     }

@@ -14,10 +14,9 @@ namespace trireme::train {
 /// numbers than those of training prompts.
 inline constexpr std::int64_t kFirstValidPrompt = std::int64_t{1} << 40;
 
-/// Returns every `stride`-th prompt of all sets, from prompt `first` on. Throws Error(data) like
-/// RlPromptReader::at().
+/// Returns every `stride`-th prompt of all sets, from prompt `first` on.
 std::vector<RlPrompt> valid_prompts(std::span<const data::SampleSet> sets, std::int64_t first,
-                                    std::int64_t stride, const RlPromptReader::Limits& limits);
+                                    std::int64_t stride);
 
 /// Generates one greedy answer and rl.group sampled answers for each prompt. Returns the sum of the
 /// rewards of the greedy answers, the number of prompts with a sampled answer that has a larger

@@ -113,7 +113,7 @@ void preflight_run(const RunRequest& run, const RunData& data) {
   if (run.ranks.world.rank() == 0) warn_of_length(data);
   check_frozen(run, data);
   check_profile(run);
-  std::vector<ModelBeside> models = models_beside(run.task, run.config, run.folder.root);
+  std::vector<ModelBeside> models = models_beside(run.task, run.config, frozen_copies(run));
   const SampleTexts samples(run, data);  // reads and checks the prompts
   if (!samples.empty() && needs_whole_model(run.config.parallel))
     models.push_back({.kind = ModelBeside::Kind::copy});

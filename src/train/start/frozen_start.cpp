@@ -237,8 +237,16 @@ std::optional<model::ModelConfig> shape_at(const fs::path& place) {
 
 }  // namespace
 
+std::vector<fs::path> frozen_copies(const RunRequest& run) {
+  const auto need = run.task.frozen(run.config);
+  if (!need) return {};
+  std::vector<fs::path> places{run.folder.root / need->name};  // exists if the run resumes
+  if (auto other = copy_of_other_run(run, *need)) places.push_back(*std::move(other));
+  return places;
+}
+
 std::vector<ModelBeside> models_beside(const Task& task, const RunConfig& config,
-                                       const fs::path& run_directory) {
+                                       std::span<const fs::path> copies) {
   std::vector<ModelBeside> models;
   if (task.critic()) models.push_back({.kind = ModelBeside::Kind::critic});
   if (task.copies_whole_model(config)) models.push_back({.kind = ModelBeside::Kind::copy});
@@ -247,8 +255,8 @@ std::vector<ModelBeside> models_beside(const Task& task, const RunConfig& config
   std::optional<model::ModelConfig> shape = config.model;
   if (!need->checkpoint.empty()) {
     shape.reset();
-    if (!run_directory.empty())  // has the model if the run resumes
-      shape = shape_at(run_directory / need->name);
+    for (const fs::path& copy : copies)
+      if (!shape) shape = shape_at(copy);
     if (!shape) shape = shape_at(need->checkpoint);
   }
   if (shape) {
@@ -263,8 +271,8 @@ void check_frozen(const RunRequest& run, const RunData& data) {
   const auto need = run.task.frozen(run.config);
   if (!need || need->checkpoint.empty() || shape_at(run.folder.root / need->name)) return;
   with_key_in_errors(*need, [&] {
-    check_frozen_model_fits_data(checkpoint::read_model_description(need->checkpoint), *need, run,
-                                 data);
+    const fs::path place = copy_of_other_run(run, *need).value_or(need->checkpoint);
+    check_frozen_model_fits_data(checkpoint::read_model_description(place), *need, run, data);
   });
 }
 

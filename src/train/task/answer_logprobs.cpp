@@ -46,11 +46,9 @@ AnswerLogprobs::Batches AnswerLogprobs::make_batches(std::span<const Rollout> ro
   for (std::size_t first = 0; first < rollouts.size(); first += rows) {
     const std::span<const Rollout> some =
         rollouts.subspan(first, std::min(rows, rollouts.size() - first));
-    UpdateTotals totals{.answers = 1, .trained_tokens = 1, .targets = 1, .batches = 1};
-    for (const Rollout& one : some)
-      totals.row_tokens = std::max(totals.row_tokens, std::ssize(one.prompt) + std::ssize(one.ids));
-    totals.row_tokens = row_tokens_of(context_.config.parallel, totals.row_tokens);
-    data::Batch batch = make_policy_batch(plain, some, totals, pad_id);
+    const UpdateTotals totals{.answers = 1, .trained_tokens = 1, .targets = 1, .batches = 1};
+    data::Batch batch = make_policy_batch(plain, some, totals,
+                                          row_tokens_of(context_.config.parallel, some), pad_id);
     for (data::PolicyTarget& target : batch.policy_targets)
       target.rollout_logprob = static_cast<double>(result.num_targets++);
     result.micro_batches.push_back(parallel::shard_sequence(

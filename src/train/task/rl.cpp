@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <string_view>
 
@@ -7,6 +8,7 @@
 #include "parallel/param_spec.hpp"
 #include "train/rl/agent.hpp"
 #include "train/rl/answer_tokens.hpp"
+#include "train/rl/prompts.hpp"
 #include "train/rl/rl_config.hpp"
 #include "train/rl/whole_model.hpp"
 #include "train/task/rl_source.hpp"
@@ -98,6 +100,10 @@ class Rl final : public Task {
            "rewards.",
            config.train.eval_every);
     }
+    check_replay();
+    if (config_.replay.empty())
+      for (const data::SampleSet* samples : sets)
+        check_prompt_lengths(config_, config.train.seq_len, *samples);
     if (config_.uses_tools()) {  // throws if rl.tools or the chat format is unfit
       const AnswerTokens tokens =
           answer_tokens(sets.front()->set(), std::numeric_limits<std::int64_t>::max());
@@ -136,6 +142,13 @@ class Rl final : public Task {
   static std::int64_t num_ids_of(std::span<const data::SampleSet* const> sets,
                                  const RunConfig& config) {
     return answer_tokens(sets.front()->set(), config.model.vocab_size).size;
+  }
+
+  void check_replay() const {
+    if (config_.replay.empty() || std::filesystem::exists(config_.replay)) return;
+    fail(ErrorKind::data,
+         "rl.replay is {}, which does not exist. Give a file or a directory with answers.",
+         config_.replay);
   }
 
   /// Throws Error(usage) if a rank of tp has only rows that pad the embedding.

@@ -51,6 +51,7 @@ class RolloutSource final : public SampleSource {
            "ranks).",
            prompts, at_once);
     }
+    check_program_timeout();
     const std::string cuts = config.cuts();
     if (!cuts.empty() && context.world.rank() == 0) {
       log::warn(formatted(
@@ -131,6 +132,17 @@ class RolloutSource final : public SampleSource {
   }
 
  private:
+  /// On several ranks, a program that hangs must be found before the ranks that wait for it.
+  void check_program_timeout() const {
+    const bool has_program = !config_.reward_command.empty() || !config_.tool_command.empty();
+    const double most = context_.config.train.comm_timeout_s;
+    if (!has_program || context_.world.size() == 1 || config_.reward_timeout_s < most) return;
+    fail(ErrorKind::usage,
+         "rl.reward_timeout_s is {}. On several ranks it must be less than train.comm_timeout_s = "
+         "{}, because other ranks wait for the answers of the program. Raise train.comm_timeout_s.",
+         config_.reward_timeout_s, most);
+  }
+
   [[nodiscard]] std::int64_t mini_batches() const {
     const std::int64_t prompts = context_.config.train.global_batch;
     return prompts / config_.prompts_of_step(prompts);
@@ -254,7 +266,8 @@ class RolloutSource final : public SampleSource {
                               .first = first_prompt(mini) * config_.group,
                               .count = prompts_of_mini_batch() * config_.group,
                               .group = config_.group,
-                              .vocab_size = tokens_.size});
+                              .vocab_size = tokens_.size,
+                              .max_tokens = context_.config.train.seq_len});
       rollouts.insert(rollouts.end(), some.begin(), some.end());
     }
     return rollouts;
@@ -285,9 +298,11 @@ class RolloutSource final : public SampleSource {
                                                       const UpdateTotals& totals) const {
     std::vector<data::Batch> batches;
     const auto rows = static_cast<std::size_t>(context_.config.train.micro_batch * config_.group);
-    for (std::size_t first = 0; first < rollouts.size(); first += rows)
-      batches.push_back(
-          make_policy_batch(config_, rollouts.subspan(first, rows), totals, pad_id()));
+    for (std::size_t first = 0; first < rollouts.size(); first += rows) {
+      const std::span<const Rollout> some = rollouts.subspan(first, rows);
+      batches.push_back(make_policy_batch(config_, some, totals,
+                                          row_tokens_of(context_.config.parallel, some), pad_id()));
+    }
     return batches;
   }
 

@@ -33,7 +33,7 @@ std::vector<Rollout> RolloutGenerator::generate(std::span<const std::int64_t> pr
   std::vector<Rollout> own = comm::all_or_none(ranks_.world(), [&] {
     return device::with_torch_errors([&] {
       std::vector<RlPrompt> read;
-      for (const std::int64_t index : prompts) read.push_back(prompts_.at(index, limits()));
+      for (const std::int64_t index : prompts) read.push_back(prompts_.at(index));
       return generate_answers(
           setup_of(step - 1), read,
           ranks_.share(prompts.size() * static_cast<std::size_t>(config_.group)));
@@ -53,7 +53,7 @@ GeneratedValidation RolloutGenerator::validate(std::int64_t step) {
   std::array<double, 3> sums = comm::all_or_none(world, [&] {
     return device::with_torch_errors([&] {
       const std::vector<RlPrompt> prompts =
-          valid_prompts(context_.validation, world.rank(), world.size(), limits());
+          valid_prompts(context_.validation, world.rank(), world.size());
       return validate_prompts(setup_of(step), prompts, rewards_);
     });
   });
@@ -61,13 +61,6 @@ GeneratedValidation RolloutGenerator::validate(std::int64_t step) {
     sum = comm::all_reduce_value(world, sum, comm::ReduceOp::sum, "validation");
   const double reward = sums[0] / sums[2];
   return {-reward, {{"valid_reward", reward}, {"valid_pass_at_k", sums[1] / sums[2]}}};
-}
-
-RlPromptReader::Limits RolloutGenerator::limits() const {
-  const std::int64_t seq_len = context_.config.train.seq_len;
-  if (agent_ && config_.max_total_tokens < seq_len)
-    return {config_.max_new_tokens, config_.max_total_tokens, "rl.max_total_tokens"};
-  return {config_.max_new_tokens, seq_len};
 }
 
 void RolloutGenerator::copy_weights() {

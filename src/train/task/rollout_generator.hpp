@@ -32,7 +32,6 @@ class RolloutGenerator {
   [[nodiscard]] GeneratedValidation validate(std::int64_t step);
 
  private:
-  [[nodiscard]] RlPromptReader::Limits limits() const;
   void copy_weights();
   [[nodiscard]] GenerationSetup setup_of(std::int64_t weights_version) const;
 

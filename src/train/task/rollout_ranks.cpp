@@ -92,7 +92,11 @@ void publish_rollouts(const RolloutRanks& ranks, const RolloutFile& file,
   });
 }
 
-std::int64_t row_tokens_of(const parallel::ParallelConfig& parallel, std::int64_t tokens) {
+std::int64_t row_tokens_of(const parallel::ParallelConfig& parallel,
+                           std::span<const Rollout> rollouts) {
+  std::int64_t tokens = 0;
+  for (const Rollout& one : rollouts)
+    tokens = std::max(tokens, std::ssize(one.prompt) + std::ssize(one.ids));
   const std::int64_t multiple =
       (parallel.cp > 1 ? 2 * parallel.cp : 1) * (parallel.sequence_parallel ? parallel.tp : 1);
   return (tokens + multiple - 1) / multiple * multiple;
@@ -105,19 +109,16 @@ UpdateTotals sum_totals(const RolloutRanks& ranks, const RlConfig& config,
   UpdateTotals totals{.answers = prompts * config.group,
                       .batches = prompts / run_config.train.micro_batch};
   for (const Rollout& one : rollouts) {
-    totals.row_tokens = std::max(totals.row_tokens, std::ssize(one.prompt) + std::ssize(one.ids));
     if (!ranks.is_first()) continue;
     const bool is_masked = one.truncated && config.truncated == "mask";
     totals.targets += one.num_trained();
     totals.trained_tokens += is_masked ? 0 : one.num_trained();
   }
-  const auto reduce = [&](std::int64_t& value, comm::ReduceOp op, const char* tag) {
-    value = comm::all_reduce_value(ranks.world(), value, op, tag);
+  const auto reduce = [&](std::int64_t& value, const char* tag) {
+    value = comm::all_reduce_value(ranks.world(), value, comm::ReduceOp::sum, tag);
   };
-  reduce(totals.targets, comm::ReduceOp::sum, "targets");
-  reduce(totals.trained_tokens, comm::ReduceOp::sum, "trained tokens");
-  reduce(totals.row_tokens, comm::ReduceOp::max, "row tokens");
-  totals.row_tokens = row_tokens_of(run_config.parallel, totals.row_tokens);
+  reduce(totals.targets, "targets");
+  reduce(totals.trained_tokens, "trained tokens");
   if (totals.targets == 0) {
     fail(ErrorKind::data,
          "{}: no answer of step {} has a token to train. A mask needs at least one 1.",

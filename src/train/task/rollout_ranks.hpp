@@ -67,9 +67,10 @@ struct RolloutFile {
 void publish_rollouts(const RolloutRanks& ranks, const RolloutFile& file,
                       std::span<const Rollout> rollouts);
 
-/// Returns the number of tokens of a row that holds `tokens` tokens: a multiple of what the layout
-/// divides between ranks.
-std::int64_t row_tokens_of(const parallel::ParallelConfig& parallel, std::int64_t tokens);
+/// Returns the number of tokens of the rows of a micro-batch: that of its longest prompt with its
+/// answer, rounded up to a multiple of what the layout divides between ranks.
+std::int64_t row_tokens_of(const parallel::ParallelConfig& parallel,
+                           std::span<const Rollout> rollouts);
 
 /// Returns the totals of an update with these answers of each group. Throws Error(data) if no answer
 /// has a token to train. Collective over the world.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -150,6 +151,37 @@ TEST_F(PromptPack, ReadsEveryPromptOnceInEachEpochInAnOrderOfTheSeed) {
     std::sort(epoch.begin(), epoch.end());
     EXPECT_EQ(epoch, all);
   }
+}
+
+TEST_F(PromptPack, FindsThePromptsOfARangeThatAreLongerThanALimit) {
+  std::vector<std::string> lines;
+  for (int i = 0; i < 120; ++i)
+    lines.push_back(SortedJson{{"prompt", repeated("a tree ", 1 + i * 7 % 40)}}.dump());
+  pack_lines("rl", lines, [](PackConfig& config) { config.unit_bytes = 1000; });
+  ASSERT_GT(set_->num_shards(), 2U);
+  const data::RlPrompts prompts(*set_, 0, /*shuffle=*/false);
+  const std::uint64_t size = prompts.size();
+  const auto length = [&](std::uint64_t document) { return prompts.at(document).ids.size(); };
+
+  for (const data::DocumentRange range :
+       {data::DocumentRange{0, size}, {size / 3, size - 2}, {5, 6}, {5, 5}}) {
+    for (const std::int64_t limit : {0, 30, 45, 1000}) {
+      data::LongPrompts expected;
+      for (std::uint64_t i = range.begin; i < range.end; ++i) {
+        if (length(i) <= static_cast<std::uint64_t>(limit)) continue;
+        ++expected.count;
+        if (length(i) > expected.longest_tokens) expected.longest = i;
+        expected.longest_tokens = std::max<std::uint64_t>(expected.longest_tokens, length(i));
+      }
+      const data::LongPrompts found = data::long_prompts(*set_, range, limit);
+      EXPECT_EQ(found.count, expected.count) << range.begin << " " << limit;
+      EXPECT_EQ(found.longest, expected.longest) << range.begin << " " << limit;
+      EXPECT_EQ(found.longest_tokens, expected.longest_tokens) << range.begin << " " << limit;
+    }
+  }
+  EXPECT_EQ(data::long_prompts(*set_, {0, size}, 0).count, size);
+  const std::uint64_t some = data::long_prompts(*set_, {0, size}, 45).count;
+  EXPECT_TRUE(some > 0 && some < size) << some;
 }
 
 TEST_F(PromptPack, LongPromptsAreDroppedAndInvalidRecordsAreNamed) {

@@ -133,7 +133,8 @@ TEST_F(CommandTermTest, ALateAnswerIsAnErrorAndEndsTheProgram) {
 
 TEST_F(CommandTermTest, MoreLinesThanSamplesAreAnError) {
   // One write, so that all lines arrive together.
-  EXPECT_NE(command_error("read -r x; printf '1\\n1\\n1\\n1\\n'; sleep 5").find("wrote"),
+  EXPECT_NE(command_error("read -r x; printf '1\\n1\\n1\\n1\\n'; sleep 5")
+                .find("wrote 1 line too many, so its answers may belong to other input lines"),
             std::string::npos);
   const auto term = make_command_term({.command = "read -r x; echo 1; sleep 0.1; echo 2; cat"});
   term->score(std::vector<Sample>(1));

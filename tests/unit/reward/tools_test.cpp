@@ -145,11 +145,34 @@ TEST(ToolProgram, ReadsOneCallInEachLineAndAnswersWithJson) {
                                 parse_json("[2]", "call")};
   EXPECT_EQ(echo.answer(calls), (std::vector<std::string>{R"({"name":"a","arguments":{"x":1}})",
                                                           R"({"name":null,"arguments":{}})"}));
-  ToolProgram garbage("while read -r x; do echo no; done", 10);
-  EXPECT_THROW(garbage.answer(calls), Error);
   ToolProgram large(
       "while read -r x; do printf '\"'; head -c 3000 /dev/zero | tr '\\0' x; echo '\"'; done", 10);
   EXPECT_EQ(large.answer({calls[0]})[0], R"({"error":"the result is too long"})");
+}
+
+TEST(ToolProgram, AnAnswerThatIsNoJsonIsAShortReadableError) {
+  const std::vector<Json> calls{parse_json(R"({"name": "a", "arguments": {"x": 1}})", "call")};
+  const auto error_of = [&](const std::string& answer) {
+    try {
+      ToolProgram("while read -r x; do " + answer + "; echo; done", 10).answer(calls);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::data);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+
+  EXPECT_EQ(
+      error_of("printf no"),
+      "rl.tool_command: the program `while read -r x; do printf no; echo; done` answered 'no' "
+      "to the call {\"name\":\"a\",\"arguments\":{\"x\":1}}. Each answer must be one line of "
+      "JSON with at most 64 levels.");
+  const std::string deep = error_of("head -c 100000 /dev/zero | tr '\\0' '['");
+  const std::string large = error_of("head -c 1000000 /dev/zero | tr '\\0' 1");
+  EXPECT_NE(deep.find(std::string(200, '[') + "...'"), std::string::npos) << deep;
+  EXPECT_NE(large.find(std::string(200, '1') + "...'"), std::string::npos) << large.substr(0, 900);
+  EXPECT_NE(error_of("printf '\\377\\033[1m'").find("answered '\xEF\xBF\xBD\\x1b[1m'"),
+            std::string::npos);
 }
 
 }  // namespace

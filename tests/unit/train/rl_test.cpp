@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "core/error.hpp"
+#include "train/rl/rollout.hpp"
 #include "train/rl/rollout_progress.hpp"
 #include "train/rl/token_advantages.hpp"
 #include "train/start/run_keys.hpp"
@@ -231,6 +232,46 @@ TEST(RolloutProgress, ACancelledFirstUpdateDoesNotCountItsRollout) {
     EXPECT_EQ(resumed.part(step + 1), step == 2 ? 2 : 1);
     EXPECT_EQ(resumed.tracker().baseline(), step == 2 ? before : after);
   }
+}
+
+TEST(RolloutFile, AnInvalidReplayIsAnErrorThatNamesItsLine) {
+  const testing::TestDirectory directory("replay");
+  const std::filesystem::path path = directory.path() / "answers.jsonl";
+  const std::string good =
+      R"({"prompt_ids":[1,2],"completion_ids":[3,4],"mask":[1,1],"rollout_logprobs":[-1,-2],"reward":1})";
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string line = good;
+    return line.replace(line.find(from), from.size(), to);
+  };
+  const auto error_of = [&](const std::string& second) {
+    std::ofstream(path) << good << "\n" << second;
+    try {
+      read_replay(
+          path,
+          {.step = 1, .answers = 2, .count = 2, .group = 2, .vocab_size = 9, .max_tokens = 4});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::data);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+
+  EXPECT_EQ(error_of(good), "");
+  for (const auto& [line, words] : std::vector<std::pair<std::string, std::string>>{
+           {good.substr(0, 70), ":2:1:"},
+           {"", "has 1 lines, but step 1 needs 2 lines"},
+           {with("[3,4]", "[3,9]"), ":2: completion_ids contains 9"},
+           {with("[3,4]", "[]"), ":2: completion_ids is not a list of token ids"},
+           {with("[1,2]", "[1,5]"), ":2: prompt_ids differ from the line before"},
+           {with("[1,1]", "[1,2]"), ":2: mask contains 2"},
+           {with("[1,1]", "[1]"), ":2: mask must be a list of 2 numbers"},
+           {with("-2", "\"x\""), ":2: rollout_logprobs contains \"x\""},
+           {with("rollout_logprobs", "logprobs"), ":2: rollout_logprobs must be"},
+           {with("reward", "points"), ":2: key 'reward' is missing"},
+           {R"({"prompt_ids":[1,2],"completion_ids":[3,4,5],"mask":[1,1,1],)"
+            R"("rollout_logprobs":[-1,-2,-1],"reward":1})",
+            ":2: prompt_ids and completion_ids have 5 tokens, but train.seq_len is 4"}})
+    EXPECT_NE(error_of(line).find(words), std::string::npos) << error_of(line);
 }
 
 TEST(RolloutFile, OldFilesAreRemovedByTheirNumber) {
