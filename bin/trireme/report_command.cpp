@@ -11,6 +11,7 @@
 #include "core/process/run_main.hpp"
 #include "core/timer.hpp"
 #include "report/html_report.hpp"
+#include "report/run_json.hpp"
 #include "report/run_report.hpp"
 #include "report/summary.hpp"
 #include "scheduler/scheduler.hpp"

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "checkpoint/format/manifest.hpp"
 #include "core/error.hpp"
 #include "core/files/directories.hpp"
 #include "core/files/file.hpp"
+#include "core/files/json.hpp"
 #include "core/files/refusal.hpp"
 #include "core/process/failpoints.hpp"
 
@@ -16,10 +18,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kDataSetFormat = "trireme-tokens";
+
+/// Returns true if the directory is a data set of trireme-data. It also has a manifest.json.
+bool is_data_set(const fs::path& place) {
+  try {
+    const std::string where = (place / kManifestName).string();
+    const Json manifest = parse_json(read_file(where), where);
+    return json_get<std::string>(manifest, "format", where) == kDataSetFormat;
+  } catch (const Error&) {
+    return false;  // missing or damaged: another message tells it
+  }
+}
+
 /// Returns advice for a path that is not a checkpoint of Trireme.
 std::string advice_for(const fs::path& place) {
   std::error_code code;
   const auto has = [&](const char* name) { return fs::exists(place / name, code); };
+  if (is_data_set(place)) {
+    return formatted("it is a data set. `trireme-data inspect {}` shows its documents",
+                     place.string());
+  }
   if (has("adapter_config.json")) {
     return formatted(
         "it is a directory of adapters (Hugging Face peft). `trireme import --peft {} --base MODEL "
@@ -97,8 +116,8 @@ CheckpointLocation locate_checkpoints(const fs::path& path) {
   const fs::path place = fs::canonical(path, code);
   if (code) fail_to_read("open", path, code.value());
   const bool named = step_of_directory_name(place.filename().string()) >= 0;
-  if ((named && fs::is_directory(place, code)) || fs::exists(place / kManifestName, code))
-    return {place, true};
+  const bool has_manifest = fs::exists(place / kManifestName, code) && !is_data_set(place);
+  if ((named && fs::is_directory(place, code)) || has_manifest) return {place, true};
   if (!list_steps(place / "checkpoints").empty()) return {place / "checkpoints", false};
   if (!list_steps(place).empty()) return {place, false};
   fail(ErrorKind::data, "{} holds no checkpoint: {}", path.string(), advice_for(place));

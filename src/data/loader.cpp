@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/process/failpoints.hpp"
 #include "core/timer.hpp"
 
 namespace trireme::data {
@@ -105,6 +106,7 @@ std::int64_t DataLoader::samples_of(std::int64_t update) const {
 }
 
 Batch DataLoader::make(std::int64_t micro_step) const {
+  failpoint("data.batch");
   Batch batch =
       stream_.make_batch(first_sample(micro_step), config_.micro_batch, config_.end_sample);
   batch.update_samples = samples_of(update_of(micro_step));

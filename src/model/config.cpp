@@ -349,7 +349,7 @@ void check(ModelConfig config, Problems& problems) {
   if (preset == nullptr && !config.preset.empty()) return;
   const bool derives_head_dim = config.head_dim == 0;
   fill(config, preset);
-  check_depth(config, derives_head_dim, problems);
+  if (!check_depth(config, derives_head_dim, problems)) return;  // the sizes follow from the depth
   check_sizes(config, problems, /*may_lack=*/preset == nullptr);
   check_values(config, problems);
   if (config.vocab_size != 0) check_vocabulary(config.vocab_size, 0, problems);
@@ -361,7 +361,7 @@ void resolve(ModelConfig& config, std::int64_t tokenizer_vocab_size) {
   fill(config, config.preset.empty() ? nullptr : &preset_or_fail(config.preset));
   if (config.vocab_size == 0) config.vocab_size = tokenizer_vocab_size;
   Problems problems;
-  check_depth(config, derives_head_dim, problems);
+  if (!check_depth(config, derives_head_dim, problems)) problems.throw_if_any();
   check_sizes(config, problems);
   check_values(config, problems);
   check_vocabulary(config.vocab_size, tokenizer_vocab_size, problems);

@@ -26,18 +26,21 @@ ModelConfig reference_of(const ModelConfig& config) {
 
 }  // namespace
 
-void check_depth(const ModelConfig& config, bool derives_head_dim, Problems& problems) {
+bool check_depth(const ModelConfig& config, bool derives_head_dim, Problems& problems) {
   if (config.depth < 0 || config.depth > DepthRule::kMaxDepth ||
       (config.depth == 0 && config.preset == "nanochat" && config.num_layers == 0)) {
     problems.add("model.depth", config.depth,
                  formatted("must be in [1, {}]", DepthRule::kMaxDepth));
-  } else if (config.depth > 0 && derives_head_dim && config.num_heads > 0 &&
-             config.hidden_size % config.num_heads != 0) {
+    return false;
+  }
+  if (config.depth > 0 && derives_head_dim && config.num_heads > 0 &&
+      config.hidden_size % config.num_heads != 0) {
     problems.add("model.num_heads", config.num_heads,
                  formatted("must divide model.hidden_size = {} (of model.depth = {}), or "
                            "model.head_dim must be set",
                            config.hidden_size, config.depth));
   }
+  return true;
 }
 
 double multiplied_parameters(const ModelConfig& config) {

@@ -35,8 +35,9 @@ struct DepthRule {
 };
 
 /// Checks the depth and the width that it gives. All sizes of `config` are derived;
-/// `derives_head_dim` is true if head_dim follows from the width.
-void check_depth(const ModelConfig& config, bool derives_head_dim, Problems& problems);
+/// `derives_head_dim` is true if head_dim follows from the width. Returns false if the depth is
+/// invalid, so that no size follows from it.
+bool check_depth(const ModelConfig& config, bool derives_head_dim, Problems& problems);
 
 /// Returns the number of weights that multiply activations: those of the blocks and of the head,
 /// without embeddings, value embeddings and trained numbers of the residual stream. `config` must

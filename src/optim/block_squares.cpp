@@ -1,9 +1,11 @@
 #include "optim/block_squares.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 #include <span>
 
 #include "core/exact_sum.hpp"
@@ -17,6 +19,8 @@ namespace {
 // most blocks at once in the plain implementation
 constexpr std::int64_t kMostBlocks = std::int64_t{1} << 20;
 constexpr std::int64_t kLowWord = 0xffffffff;
+// least blocks of a thread on the host
+constexpr std::int64_t kBlocksOfThread = std::int64_t{1} << 12;
 
 /// Returns the sum of squares of a block. Elements go to one of eight partial sums by their
 /// position in the block, and the partial sums are added in a fixed order. The loop vectorizes, and
@@ -46,17 +50,25 @@ double block_squares(std::span<const T> values, std::int64_t position) {
 template <class T>
 void host_squares(const at::Tensor& grads, std::int64_t begin, const at::Tensor& words) {
   const std::span values(grads.const_data_ptr<T>(), static_cast<std::size_t>(grads.numel()));
-  ExactSum sum;
-  for (std::size_t i = 0; i < values.size();) {
-    const std::int64_t position = (begin + static_cast<std::int64_t>(i)) % kSquaresBlock;
-    const std::size_t count =
-        std::min(values.size() - i, static_cast<std::size_t>(kSquaresBlock - position));
-    sum.add(block_squares(values.subspan(i, count), position));
-    i += count;
-  }
-  sum.carry();
+  const std::int64_t end = begin + grads.numel();
   auto* const out = words.mutable_data_ptr<std::int64_t>();
-  for (std::size_t i = 0; i < sum.words().size(); ++i) out[i] += sum.words()[i];
+  std::mutex mutex;
+  // Each thread has whole blocks. Exact sums do not depend on the order in which they are added.
+  const auto add_blocks = [&](std::int64_t first_block, std::int64_t end_block) {
+    ExactSum sum;
+    for (std::int64_t block = first_block; block < end_block; ++block) {
+      const std::int64_t from = std::max(begin, block * kSquaresBlock);
+      const std::int64_t to = std::min(end, (block + 1) * kSquaresBlock);
+      sum.add(block_squares(values.subspan(static_cast<std::size_t>(from - begin),
+                                           static_cast<std::size_t>(to - from)),
+                            from % kSquaresBlock));
+    }
+    sum.carry();
+    const std::lock_guard lock(mutex);
+    for (std::size_t i = 0; i < sum.words().size(); ++i) out[i] += sum.words()[i];
+  };
+  at::parallel_for(begin / kSquaresBlock, (end + kSquaresBlock - 1) / kSquaresBlock,
+                   kBlocksOfThread, add_blocks);
 }
 
 /// Applies ExactSum::add to every element of sums [n] fp64.

@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "core/files/json_lines.hpp"
 #include "report/page_files.hpp"
+#include "report/run_json.hpp"
 #include "report/summary.hpp"
 
 namespace trireme::report {
@@ -43,7 +44,7 @@ std::vector<const StepLine*> kept_lines(const RunReport& run) {
   return lines;
 }
 
-Json series_json(const std::vector<const StepLine*>& lines) {
+Json series_json(const RunReport& run, const std::vector<const StepLine*>& lines) {
   const auto encoded = [&](auto value_of) {
     std::vector<float> values;
     values.reserve(lines.size());
@@ -64,6 +65,11 @@ Json series_json(const std::vector<const StepLine*>& lines) {
   json["tokens_per_s"] = encoded([](const StepLine& line) { return line.tokens_per_s; });
   json["grad_norm"] = encoded([](const StepLine& line) { return line.grad_norm; });
   json["lr"] = encoded([](const StepLine& line) { return line.lr; });
+  json["task"] = Json::object();
+  for (const TaskSeries& series : run.metrics.task_series)
+    json["task"][series.metric.key] = encoded([&](const StepLine& line) {
+      return series.values[static_cast<std::size_t>(&line - run.metrics.steps.data())];
+    });
   return json;
 }
 
@@ -176,6 +182,18 @@ Json differences_json(const std::vector<RunReport>& runs) {
   return rows;
 }
 
+/// Returns pairs of a step and its validation loss, or its validation reward if the run has one.
+Json validations_json(const RunReport& run) {
+  std::map<std::int64_t, double> values;  // the last one of a step counts
+  for (const ValidationPoint& one : run.metrics.validations) {
+    const double value = run.valid_reward ? one.reward : one.loss;
+    if (std::isfinite(value)) values[one.step] = value;
+  }
+  Json json = Json::array();
+  for (const auto& [step, value] : values) json.push_back({step, value});
+  return json;
+}
+
 Json data_of(const std::vector<RunReport>& runs, double now_s) {
   Json data = to_json(runs);
   data["time"] = now_s;
@@ -186,16 +204,12 @@ Json data_of(const std::vector<RunReport>& runs, double now_s) {
     Json& json = data["runs"][i];
     json["summary"] = summary_of(run);
     json["begin"] = run.goodput.begin;
-    json["series"] = series_json(lines);
+    json["series"] = series_json(run, lines);
     json["parts"] = parts_json(lines);
     json["layers"] = layers_json(run);
     json["spans"] = spans_json(run.goodput);
     json["predictions"] = predictions_json(run);
-    std::map<std::int64_t, double> validations;  // the last one of a step counts
-    for (const ValidationPoint& one : run.metrics.validations)
-      if (std::isfinite(one.loss)) validations[one.step] = one.loss;
-    json["validations"] = Json::array();
-    for (const auto& [step, loss] : validations) json["validations"].push_back({step, loss});
+    json["validations"] = validations_json(run);
     for (std::size_t a = 0; a < run.attempts.size(); ++a) {
       json["attempts"][a]["ranks"] = run.attempts[a].ranks;
       json["attempts"][a]["nodes"] = run.attempts[a].nodes;

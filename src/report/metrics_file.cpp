@@ -53,8 +53,8 @@ class Reader {
       previous_step_ = from;
     } else if (const std::int64_t at = whole(line, "eval_step", -1); at >= 0) {
       take_attempt(line);
-      content_.validations.push_back(
-          {attempt_, at, real(line, "valid_loss"), real(line, "validation_s", 0)});
+      content_.validations.push_back({attempt_, at, real(line, "valid_loss"),
+                                      real(line, "validation_s", 0), real(line, "valid_reward")});
     } else if (const std::int64_t end = whole(line, "end_step", -1); end >= 0) {
       take_attempt(line);
       content_.closings.push_back({attempt_, end, real(line, "time_s")});
@@ -132,9 +132,25 @@ class Reader {
     one.slowest_rank = static_cast<std::int32_t>(whole(line, "slowest_rank", -1));
     one.slowest_host = word(line, "slowest_host");
     one.slowest_phase = word(line, "slowest_phase");
+    if (!has_steps_ || one.attempt != task_attempt_) find_task_metrics(line);
+    task_attempt_ = one.attempt;
+    for (TaskSeries& series : content_.task_series)
+      series.values.push_back(real(line, series.metric.key));
     content_.steps.push_back(one);
     has_steps_ = true;
     previous_step_ = step;
+  }
+
+  /// Begins a series for each metric of the task in `line`, the first line of an attempt.
+  void find_task_metrics(const Element& line) {
+    std::vector<TaskSeries>& known = content_.task_series;
+    for (const TaskMetric& metric : kTaskMetrics) {
+      const bool is_known = std::any_of(known.begin(), known.end(), [&](const TaskSeries& one) {
+        return std::string_view(one.metric.key) == metric.key;
+      });
+      if (!is_known && line[metric.key].error() == simdjson::SUCCESS)
+        known.push_back({metric, std::vector<double>(content_.steps.size(), kUnknown)});
+    }
   }
 
   /// Reads the norms of layers. The names of the first line that has them count.
@@ -153,6 +169,7 @@ class Reader {
   simdjson::dom::parser parser_;
   std::map<std::string, std::int32_t> words_;
   std::int64_t attempt_ = 0;
+  std::int64_t task_attempt_ = 0;    // attempt of the newest line of a step
   std::int64_t previous_step_ = -1;  // -1: unknown, at the start of an attempt
   bool has_attempts_ = false;        // the lines have the key `attempt`
   bool has_steps_ = false;           // this attempt has a line of a step

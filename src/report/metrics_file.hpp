@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "report/task_metrics.hpp"
+
 namespace trireme::report {
 
 inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
@@ -44,11 +46,18 @@ struct LayerLine {
   std::vector<double> values;  // one value for each of MetricsFile::layer_names; NaN: unknown
 };
 
+/// The values of a metric of the task: one for each of MetricsFile::steps; NaN: unknown.
+struct TaskSeries {
+  TaskMetric metric;
+  std::vector<double> values;
+};
+
 struct ValidationPoint {
   std::int64_t attempt = 0;
   std::int64_t step = 0;
   double loss = kUnknown;
-  double seconds = 0;  // duration; 0 in files of older versions
+  double seconds = 0;        // duration; 0 in files of older versions
+  double reward = kUnknown;  // only rl
 };
 
 /// The last line of an attempt that ended without failure.
@@ -63,6 +72,7 @@ struct MetricsFile {
   std::vector<StepLine> steps;
   std::vector<LayerLine> layer_lines;
   std::vector<std::string> layer_names;  // such as grad_norm/layer_03
+  std::vector<TaskSeries> task_series;
   std::vector<ValidationPoint> validations;
   std::vector<ClosingLine> closings;
   std::vector<std::string> words;  // host and phase names, each once

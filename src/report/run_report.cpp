@@ -3,17 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "config/config_set.hpp"
 #include "config/value.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
-#include "core/join.hpp"
 #include "core/number.hpp"
 #include "job/finish/decide.hpp"
 #include "job/watch/run_view.hpp"
 #include "model/config.hpp"
+#include "report/run_json.hpp"
 
 namespace trireme::report {
 namespace {
@@ -94,6 +93,22 @@ void take_series(RunReport& run) {
   }
   for (const ValidationPoint& one : run.metrics.validations)
     if (std::isfinite(one.loss)) run.valid_loss = one.loss;
+  for (const ValidationPoint& one : run.metrics.validations)
+    if (std::isfinite(one.reward)) run.valid_reward = one.reward;
+}
+
+/// Finds the first and the last value of each metric of the task, in the steps that count.
+void take_task_changes(RunReport& run) {
+  for (const TaskSeries& series : run.metrics.task_series) {
+    std::optional<TaskChange> change;
+    for (std::size_t i = 0; i < series.values.size(); ++i) {
+      const double value = series.values[i];
+      if (!std::isfinite(value) || !run.goodput.is_kept(run.metrics.steps[i])) continue;
+      if (!change) change = TaskChange{series.metric, value, value};
+      change->last = value;
+    }
+    if (change) run.task_changes.push_back(*change);
+  }
 }
 
 /// The lines in which one rank was the slowest.
@@ -221,110 +236,12 @@ std::map<std::string, std::vector<scheduler::JobTimes>> ask_accounting(
   return jobs;
 }
 
-template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
-Json text_or_null(const std::string& text) {
-  return text.empty() ? Json(nullptr) : Json(text);
-}
-
-Json attempt_json(const AttemptSummary& one) {
-  Json cause;
-  if (one.root_cause)
-    cause = {{"rank", one.root_cause->rank < 0 ? Json(nullptr) : Json(one.root_cause->rank)},
-             {"host", text_or_null(one.root_cause->host)},
-             {"kind", one.root_cause->kind},
-             {"message", one.root_cause->message}};
-  return {{"job", text_or_null(one.job)},        {"start", one.start},     {"end", one.end},
-          {"from_step", one.from_step},          {"to_step", one.to_step}, {"reason", one.reason},
-          {"exit_code", or_null(one.exit_code)}, {"root_cause", cause}};
-}
-
-/// Returns the value of a JSON text; null if it is empty or damaged.
-Json parsed_or_null(const std::string& text, const char* name) {
-  if (text.empty()) return nullptr;
-  try {
-    return parse_json(text, name);
-  } catch (const Error&) {
-    return nullptr;
-  }
-}
-
 /// Returns mfu_predicted of a layout.json; nullopt if the file is missing, damaged or older.
 std::optional<double> predicted_mfu_in(const std::string& layout) {
   const Json json = parsed_or_null(layout, "layout.json");
   const auto found = json.find("mfu_predicted");
   if (found == json.end() || !found->is_number()) return std::nullopt;
   return found->get<double>();
-}
-
-Json rank_times_json(const RankTimes& times) {
-  Json json{{"rank", times.rank}, {"host", text_or_null(times.host)}, {"lines", times.lines}};
-  for (std::size_t i = 0; i < kRankTimes.size(); ++i)
-    json[std::string(kRankTimes[i])] = times.mean_s[i];
-  json["mem_peak_bytes"] = times.mem_peak_bytes;
-  return json;
-}
-
-/// Returns the newest norms of each layer: {"layer_00": {"grad_norm": ..., ...}, ...}.
-Json layer_norms_json(const RunReport& run) {
-  Json json = Json::object();
-  const std::vector<LayerLine>& lines = run.metrics.layer_lines;
-  if (lines.empty()) return json;
-  const std::vector<double>& values = lines.back().values;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::vector<std::string> name = split(run.metrics.layer_names[i], '/');
-    json[name.back()][name.front()] = std::isfinite(values[i]) ? Json(values[i]) : Json(nullptr);
-  }
-  return json;
-}
-
-Json run_json(const RunReport& run) {
-  Json json{{"run", run.name},
-            {"state", run.state},
-            {"ranks", or_null(run.ranks)},
-            {"params", or_null(run.params)},
-            {"steps", or_null(run.steps)},
-            {"tokens", run.tokens ? Json(std::llround(*run.tokens)) : Json(nullptr)},
-            {"loss_first", or_null(run.loss_first)},
-            {"loss_last", or_null(run.loss_last)},
-            {"valid_loss", or_null(run.valid_loss)},
-            {"tokens_per_s", or_null(run.tokens_per_s)},
-            {"mfu", or_null(run.mfu)},
-            {"mfu_predicted", or_null(run.mfu_predicted)},
-            {"device_hours", or_null(run.device_hours)},
-            {"energy_j", or_null(run.energy_j)},
-            {"tokens_per_j", or_null(run.tokens_per_j)},
-            {"layer_norms", layer_norms_json(run)},
-            {"goodput", or_null(run.goodput_share())},
-            {"committed_lost", run.goodput.committed_lost},
-            {"redone_steps", run.goodput.redone_steps},
-            {"speedup", or_null(run.speedup)},
-            {"efficiency", or_null(run.efficiency)},
-            {"distribution", parsed_or_null(run.distribution, "distribution.json")},
-            {"wall_s", nullptr},
-            {"attempts", Json::array()},
-            {"slow_ranks", Json::array()},
-            {"rank_times", Json::array()},
-            {"samples", samples_json(run.samples)},
-            {"evaluations", to_json(run.evaluations)},
-            {"notes", run.notes}};
-  if (!run.attempts.empty()) {
-    Json wall{{"total", run.goodput.end - run.goodput.begin}};
-    for (std::size_t i = 0; i < kActivityNames.size(); ++i)
-      wall[kActivityNames[i]] = run.goodput.wall.seconds[i];
-    json["wall_s"] = wall;
-  }
-  for (const AttemptSummary& one : run.attempts) json["attempts"].push_back(attempt_json(one));
-  for (const SlowRank& one : run.slow_ranks)
-    json["slow_ranks"].push_back({{"rank", one.rank},
-                                  {"host", text_or_null(one.host)},
-                                  {"excess", one.excess},
-                                  {"phase", text_or_null(one.phase)}});
-  for (const RankTimes& one : run.rank_times) json["rank_times"].push_back(rank_times_json(one));
-  return json;
 }
 
 }  // namespace
@@ -352,6 +269,7 @@ RunReport read_run(const std::filesystem::path& directory, double now_s,
     run.steps_wanted = parse_integer(steps->second);
   take_attempts(events.attempts, run);
   take_series(run);
+  take_task_changes(run);
   find_slow_ranks(run);
   if (!run.attempts.empty()) run.device_hours = run.goodput.device_s / 3600;
   run.rank_times = read_rank_times(folder.ranks());
@@ -386,12 +304,6 @@ void compare(RunReport& run, const RunReport& base) {
   run.speedup = *run.tokens_per_s / *base.tokens_per_s;
   run.efficiency =
       *run.speedup * static_cast<double>(*base.ranks) / static_cast<double>(*run.ranks);
-}
-
-Json to_json(const std::vector<RunReport>& runs) {
-  Json json{{"runs", Json::array()}};
-  for (const RunReport& run : runs) json["runs"].push_back(run_json(run));
-  return json;
 }
 
 }  // namespace trireme::report

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "core/files/json.hpp"
 #include "report/evaluations.hpp"
 #include "report/goodput.hpp"
 #include "report/metrics_file.hpp"
@@ -37,6 +36,13 @@ struct AttemptSummary {
   std::vector<std::string> nodes;
 };
 
+/// The first and the last known value of a metric of the task.
+struct TaskChange {
+  TaskMetric metric;
+  double first = 0;
+  double last = 0;
+};
+
 /// All facts about one run that its report shows. Unknown values are absent.
 struct RunReport {
   std::string name;  // the path as the user gave it
@@ -49,6 +55,7 @@ struct RunReport {
   std::optional<double> loss_first;
   std::optional<double> loss_last;
   std::optional<double> valid_loss;
+  std::optional<double> valid_reward;  // only rl
   std::optional<double> tokens_per_s;
   std::optional<double> mfu;
   std::optional<double> mfu_predicted;  // from layout.json
@@ -60,6 +67,7 @@ struct RunReport {
   Goodput goodput;
   MetricsFile metrics;
   std::vector<AttemptSummary> attempts;
+  std::vector<TaskChange> task_changes;
   std::vector<SlowRank> slow_ranks;
   std::vector<RankTimes> rank_times;          // from ranks.jsonl
   std::vector<Sample> samples;                // from samples.jsonl
@@ -84,8 +92,5 @@ RunReport read_run(const std::filesystem::path& directory, double now_s,
 /// Sets speedup and efficiency of `run` relative to `base`. Throws Error(data) if one of the two
 /// runs has no tokens_per_s.
 void compare(RunReport& run, const RunReport& base);
-
-/// Returns {"runs": [...]} as documented in docs/monitoring.md; unknown values are null.
-Json to_json(const std::vector<RunReport>& runs);
 
 }  // namespace trireme::report

@@ -60,10 +60,16 @@ std::string learning_text(const RunReport& run) {
   if (run.loss_first && run.loss_last) {
     text += formatted(" The loss went from {} to {}", rounded("%.4f", *run.loss_first),
                       rounded("%.4f", *run.loss_last));
-    text += run.valid_loss ? formatted(", and the newest validation loss is {}.",
-                                       rounded("%.4f", *run.valid_loss))
-                           : std::string(".");
+    text +=
+        run.valid_loss && !run.valid_reward
+            ? formatted(", and the newest validation loss is {}.", rounded("%.4f", *run.valid_loss))
+            : std::string(".");
   }
+  for (const TaskChange& one : run.task_changes)
+    text += formatted(" The {} went from {} to {}.", one.metric.text, rounded("%.4g", one.first),
+                      rounded("%.4g", one.last));
+  if (run.valid_reward)
+    text += formatted(" The newest validation reward is {}.", rounded("%.4g", *run.valid_reward));
   if (run.tokens_per_s) {
     text += formatted(" The throughput was {} tokens/s", format_count(*run.tokens_per_s));
     if (run.mfu)

@@ -110,6 +110,20 @@ INSTANTIATE_TEST_SUITE_P(Ranks, HeldRank,
                                            Held{4, 2, "train.step", "other"},
                                            Held{2, 1, "train.backward", "compute"}));
 
+TEST_F(Clock, ARankWithSlowDataIsNamedWithThePhaseData) {
+  // Rank 1 needs 3 s for the three batches of a step. Its loader makes some of them in advance.
+  const Exit exit = pretrain("data_held", {"--train.steps", "3", "--train.micro_batch", "2"},
+                             {.ranks = 2, .fault = "data.batch:1:*:delay"});
+  ASSERT_EQ(exit.code, 0) << exit.err;
+
+  const Json line = metrics("data_held").steps.at(3);
+
+  EXPECT_EQ(line["slowest_rank"], 1) << line;
+  EXPECT_EQ(line["slowest_phase"], "data") << line;
+  EXPECT_GT(line["slowest_excess_s"].get<double>(), 0.5) << line;
+  EXPECT_GT(line["data_wait_s"].get<double>(), 0.25) << "the mean of two ranks: " << line;
+}
+
 TEST_F(Clock, AMeanOverAWindowAddsUpAsWell) {
   const Exit exit = pretrain("window", {"--train.steps", "7", "--train.metrics_every", "3"},
                              {.ranks = 2, .fault = "train.step:0:5:delay"});

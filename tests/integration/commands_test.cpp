@@ -201,6 +201,13 @@ TEST_F(Commands, TheRanksOfMpirunShareVerifyHashReshardAndExport) {
 }
 
 /// The failing save simulates a disk that is full until the older checkpoints are deleted.
+TEST_F(Commands, ADataSetIsNoCheckpoint) {
+  const std::string data = set().string();
+  for (const char* command : {"list", "inspect", "verify"})
+    expect_refused(trireme({"checkpoint", command, data}), 3,
+                   {"holds no checkpoint: it is a data set. `trireme-data inspect " + data});
+}
+
 TEST_F(Commands, ALowerKeepLastFreesSpaceBeforeTheNextSave) {
   const Arguments kept{"--checkpoint.every", "1", "--checkpoint.keep_last", "4", "--train.steps"};
   Arguments first = kept;

@@ -95,7 +95,7 @@ TEST_F(DataPlan, APhaseMayBeAppendedAndThePastMayNotChange) {
   const Exit other = pretrain("more", arguments("$B", eight));
   const Exit early = pretrain("more", arguments("$A; from 4: 1 $B", eight));
   const Exit split = pretrain("more", arguments("$A", {"--data.split", "9,1"}));
-  const Exit good = pretrain("more", arguments("$A; from 5: 1 $A + 1 $B", eight));
+  const Exit good = pretrain("more", arguments("$A; from 5: 1 $A + 1 $B; from 9: 1 $B", eight));
 
   EXPECT_EQ(other.code, 2);
   EXPECT_NE(other.err.find("contains other tokens"), std::string::npos) << other.err;
@@ -104,6 +104,10 @@ TEST_F(DataPlan, APhaseMayBeAppendedAndThePastMayNotChange) {
   EXPECT_EQ(split.code, 2);
   EXPECT_EQ(good.code, 0) << good.err;
   EXPECT_EQ(metrics("more").losses().size(), 8U);
+  EXPECT_NE(good.err.find("data.path: phase 3 begins at step 9, but the run ends at step 8."),
+            std::string::npos)
+      << good.err;
+  EXPECT_EQ(good.err.find("data.path: phase 2"), std::string::npos) << good.err;
 }
 
 TEST_F(DataPlan, ASplitValidatesOnItsOwnPartAndConcatTrains) {

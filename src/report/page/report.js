@@ -19,6 +19,7 @@ function seriesOf(run) {
   else for (let i = 0; i < x.length; ++i) x[i] = encoded.first + i * encoded.every;
   const series = { x };
   for (const name of ["loss", "tokens_per_s", "grad_norm", "lr"]) series[name] = decode(encoded[name]);
+  for (const name of Object.keys(encoded.task)) series[name] = decode(encoded.task[name]);
   run.series = null;
   return series;
 }
@@ -37,12 +38,18 @@ function commonCharts(range) {
   byId("charts").append(grid);
   const named = (i, text) => data.runs.length > 1 ? `${data.runs[i].run} ${text}` : text;
   const linesOf = (name, text) => all.map((series, i) =>
-    ({ name: named(i, text), run: i, colour: runColour(i), x: series.x, y: series[name], smooths: true }));
-  const validations = data.runs.map((run, i) => ({ name: named(i, "validation"), run: i, points: true, dashed: true,
+    ({ name: named(i, text), run: i, colour: runColour(i), x: series.x, y: series[name], smooths: true })).filter((line) => line.y);
+  const validationsOf = (hasReward) => data.runs.map((run, i) => ({ hasReward: run.valid_reward !== null, name: named(i, "validation"), run: i, points: true, dashed: true,
     colour: data.runs.length > 1 ? runColour(i) : "--run1", x: Float64Array.from(run.validations, (point) => point[0]),
-    y: Float32Array.from(run.validations, (point) => point[1]) })).filter((line) => line.x.length > 0);
+    y: Float32Array.from(run.validations, (point) => point[1]) })).filter((line) => line.x.length > 0 && line.hasReward === hasReward);
   const made = [new Chart(grid, range, { title: "Training loss by step", lines: linesOf("loss", "loss") })];
-  if (validations.length > 0) made.push(new Chart(grid, range, { title: "Validation loss by step", lines: validations }));
+  const titles = new Map(data.runs.flatMap((run) => Object.entries(run.task_metrics).map(([name, metric]) => [name, metric.title])));
+  for (const [name, title] of titles)
+    made.push(new Chart(grid, range, { title: `${title} by step`, lines: linesOf(name, title), canLog: false }));
+  const losses = validationsOf(false);
+  if (losses.length > 0) made.push(new Chart(grid, range, { title: "Validation loss by step", lines: losses }));
+  const rewards = validationsOf(true);
+  if (rewards.length > 0) made.push(new Chart(grid, range, { title: "Validation reward by step", lines: rewards, canLog: false }));
   made.push(new Chart(grid, range, { title: "Throughput (tokens/s) by step", lines: linesOf("tokens_per_s", "tokens/s") }));
   made.push(new Chart(grid, range, { title: "Gradient norm by step", lines: linesOf("grad_norm", "gradient norm") }));
   made.push(new Chart(grid, range, { title: "Learning rate by step", lines: linesOf("lr", "learning rate") }));
@@ -80,7 +87,8 @@ function runSection(run, range) {
   byId("runs").append(section);
   section.append(facts([["state", run.state], ["ranks", formatNumber(run.ranks)], ["parameters", formatNumber(run.params)],
     ["steps", formatNumber(run.steps)], ["tokens", formatNumber(run.tokens)], ["first loss", formatNumber(run.loss_first)],
-    ["last loss", formatNumber(run.loss_last)], ["validation loss", formatNumber(run.valid_loss)],
+    ["last loss", formatNumber(run.loss_last)], ["validation loss", run.valid_reward === null ? formatNumber(run.valid_loss) : "–"],
+    ["validation reward", formatNumber(run.valid_reward)], ...Object.values(run.task_metrics).map((metric) => [`${metric.title}, last`, formatNumber(metric.last)]),
     ["tokens/s", formatNumber(run.tokens_per_s)], ["MFU", formatShare(run.mfu)], ["MFU, predicted", formatShare(run.mfu_predicted)], ["device hours", formatNumber(run.device_hours)],
     ["energy", run.energy_j === null ? "–" : `${formatNumber(run.energy_j)}J`], ["tokens per joule", formatNumber(run.tokens_per_j)], ["goodput", formatShare(run.goodput)],
     ["repeated steps", formatNumber(run.redone_steps)], ["speed-up", formatNumber(run.speedup)], ["efficiency", formatShare(run.efficiency)]]));

@@ -142,8 +142,9 @@ TensorboardSink::TensorboardSink(const SinkSetup& setup) : step_(setup.first_ste
   std::string records =
       record(Protobuf().real(kWallTime, unix_time_s()).text(kFileVersion, "brain.Event:2"));
   if (setup.attempt > 0 || setup.first_step > 0) {
-    records += record(
+    const std::string start = record(
         event_at(setup.first_step + 1).message(kSessionLog, Protobuf().number(1, kSessionStart)));
+    records += start + start;  // TensorBoard ignores the first START event that it reads
   }
   for (const Protobuf& value : {hyperparameters(setup), config_text(setup)})
     records += record(event_at(setup.first_step).message(kSummary, Protobuf().message(1, value)));

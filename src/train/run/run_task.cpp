@@ -20,6 +20,7 @@
 #include "core/problems.hpp"
 #include "core/process/stop_signals.hpp"
 #include "data/order/length_warning.hpp"
+#include "data/order/plan.hpp"
 #include "data/shards/set_content.hpp"
 #include "device/device.hpp"
 #include "device/torch_errors.hpp"
@@ -73,6 +74,19 @@ void warn_of_length(const RunData& data) {
   }
 }
 
+/// Warns about each phase of data.path that begins after the last step.
+void warn_of_unused_phases(const RunRequest& run) {
+  const auto phases = data::read_plan(run.config.data.path, "data.path", run.task.set_kinds());
+  const std::int64_t last_step = run.config.train.steps;
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    if (phases[i].first_step <= last_step) continue;
+    log::warn(formatted(
+        "data.path: phase {} begins at step {}, but the run ends at step {}. The run does not use "
+        "this phase.",
+        i + 1, phases[i].first_step, last_step));
+  }
+}
+
 /// Checks devices, threads and libraries of all ranks. These checks run before any operation that
 /// waits for the devices of all ranks. Returns true if the devices of all ranks support bf16.
 /// Collective; throws on all ranks.
@@ -106,11 +120,14 @@ void check_profile(const RunRequest& run) {
 }
 
 /// Checks the resolved configuration before the run changes anything: files of the task, its frozen
-/// model, and memory. Rank 0 warns about data sets that lose tokens at this sequence length. Throws
-/// Error(usage), Error(data) or Error(resource).
+/// model, and memory. Rank 0 warns about data sets that lose tokens at this sequence length, and
+/// about data that the run does not use. Throws Error(usage), Error(data) or Error(resource).
 void preflight_run(const RunRequest& run, const RunData& data) {
   run.task.check_files(run.config, data.sample_sets());
-  if (run.ranks.world.rank() == 0) warn_of_length(data);
+  if (run.ranks.world.rank() == 0) {
+    warn_of_length(data);
+    warn_of_unused_phases(run);
+  }
   check_frozen(run, data);
   check_profile(run);
   std::vector<ModelBeside> models = models_beside(run.task, run.config, frozen_copies(run));

@@ -10,4 +10,7 @@ namespace trireme::train {
 ///   values  any floating-point dtype; other dtypes than fp64 are counted in fp32
 void count_in_buckets(const at::Tensor& values, double factor, const at::Tensor& counts);
 
+/// Like count_in_buckets, with ATen on any device.
+void count_in_buckets_plain(const at::Tensor& values, double factor, const at::Tensor& counts);
+
 }  // namespace trireme::train

@@ -44,6 +44,21 @@ TEST_F(HtmlReportTest, HoldsTheSeriesOfTheStepsThatCount) {
   EXPECT_EQ(known["attempts"][0]["failed"], true);
 }
 
+TEST_F(HtmlReportTest, HoldsTheMetricsOfTheTaskOfTheStepsThatCount) {
+  write_known_run();
+  write(run().metrics(),
+        {R"({"step":2,"loss":1,"reward":2,"attempt":0})",
+         R"({"step":3,"loss":1,"reward":9,"attempt":0})", R"({"resumed_from":2,"attempt":1})",
+         R"({"step":3,"loss":1,"reward":3,"margin":4,"attempt":1})",
+         R"({"eval_step":3,"valid_loss":-4,"valid_reward":4,"attempt":1})"});
+
+  const Json known = data_in(html_report({read_run(run().root, 2000)}, 2000))["runs"][0];
+
+  EXPECT_EQ(known["series"]["task"]["reward"], "AAAAQAAAQEA=") << "2 and 3 as floats";
+  EXPECT_EQ(known["series"]["task"]["margin"], "AADAfwAAgEA=") << "NaN and 4 as floats";
+  EXPECT_EQ(known["validations"], Json::parse("[[3,4.0]]")) << "the reward, not the loss";
+}
+
 TEST_F(HtmlReportTest, ListsOnlyTheKeysThatDiffer) {
   write_known_run();
   RunReport one = read_run(run().root, 2000);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
+#include "report/run_json.hpp"
 #include "report/summary.hpp"
 #include "unit/report/run_files.hpp"
 
@@ -201,6 +202,37 @@ TEST_F(RunReportTest, HasTheEnergyAndTheNewestNormsOfLayers) {
   EXPECT_EQ(known["energy_j"], 50);
   EXPECT_EQ(known["tokens_per_j"], 4) << "200 tokens of the steps with a known energy";
   EXPECT_EQ(known["layer_norms"]["layer_00"]["grad_norm"], 0.25);
+}
+
+TEST_F(RunReportTest, AnRlRunTellsItsRewardsOfTheStepsThatCount) {
+  write_known_run();
+  EXPECT_TRUE(json()["task_metrics"].empty());
+  EXPECT_TRUE(json()["valid_reward"].is_null());
+  write(
+      run().metrics(),
+      {R"({"step":1,"loss":1,"reward":-0.5,"kl_ref":null,"completion_tokens_mean":20,"attempt":0})",
+       R"({"step":2,"loss":1,"reward":0.125,"kl_ref":0.25,"completion_tokens_mean":30,"attempt":0})",
+       R"({"step":3,"loss":1,"reward":9,"kl_ref":9,"completion_tokens_mean":90,"attempt":0})",
+       R"({"resumed_from":2,"attempt":1})",
+       R"({"step":3,"loss":1,"reward":0.5,"kl_ref":0.75,"completion_tokens_mean":40,"attempt":1})",
+       R"({"eval_step":3,"valid_loss":-0.625,"valid_reward":0.625,"attempt":1})"});
+
+  const Json known = json();
+  const std::string text = summary_of(report());
+
+  EXPECT_EQ(known["task_metrics"], Json::parse(R"({
+      "reward": {"title": "Mean reward", "first": -0.5, "last": 0.5},
+      "kl_ref": {"title": "KL divergence from the reference", "first": 0.25, "last": 0.75},
+      "completion_tokens_mean":
+          {"title": "Mean tokens of an answer", "first": 20.0, "last": 40.0}})"));
+  EXPECT_EQ(known["valid_reward"], 0.625);
+  for (const char* part :
+       {"The loss went from 1.0000 to 1.0000. The mean reward went from -0.5 to 0.5.",
+        "The KL divergence from the reference went from 0.25 to 0.75.",
+        "The mean number of tokens of an answer went from 20 to 40.",
+        "The newest validation reward is 0.625."})
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  EXPECT_EQ(text.find("validation loss"), std::string::npos) << text;
 }
 
 TEST_F(RunReportTest, NotesDamagedLines) {

@@ -22,10 +22,14 @@ std::unique_ptr<config::ConfigSet> nanochat_keys(RunConfig& config, const Given&
   return keys;
 }
 
-std::string first_problem(const Given& given) {
+std::vector<std::string> problems_of(const Given& given) {
   RunConfig config;
-  const auto keys = nanochat_keys(config, given);
-  return keys->problems().empty() ? "" : keys->problems().lines()[0];
+  return nanochat_keys(config, given)->problems().lines();
+}
+
+std::string first_problem(const Given& given) {
+  const std::vector<std::string> problems = problems_of(given);
+  return problems.empty() ? "" : problems.front();
 }
 
 /// Values of the rules of nanochat (commit 92d63d4), which a separate Python program computed.
@@ -172,8 +176,8 @@ TEST(DepthKeys, InvalidCombinationsAreRefused) {
   EXPECT_EQ(
       first_problem({{"model.depth", "6"}, {"model.num_heads", "5"}, {"model.head_dim", "64"}}),
       "");
-  EXPECT_EQ(first_problem({{"model.depth", "0"}}),
-            "model.depth = 0, must be in [1, 1024] (--model.depth)");
+  EXPECT_EQ(problems_of({{"model.depth", "0"}}),
+            (std::vector<std::string>{"model.depth = 0, must be in [1, 1024] (--model.depth)"}));
   EXPECT_EQ(first_problem({{"model.depth", "1025"}}),
             "model.depth = 1025, must be in [1, 1024] (--model.depth)");
   EXPECT_EQ(first_problem({{"model.preset", "tiny"}, {"model.depth", "4"}}),

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -116,6 +117,30 @@ TEST(LayerHistograms, EachValueIsInTheBucketOfItsBorders) {
   EXPECT_EQ(Buckets::border(bucket_of(-1.3)), -1.5);
   EXPECT_EQ(Buckets::border(bucket_of(-1.3) + 1), -1.25);
   EXPECT_EQ(Buckets::border(bucket_of(0)), -Buckets::border(bucket_of(0) + 1));
+}
+
+TEST(LayerHistograms, AreTheSameWithOnlyAten) {
+  at::manual_seed(1);
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    // Magnitudes from 2^-60 to 2^60 and all special values; more values than a thread has.
+    at::Tensor values = at::randn({600'001}, at::kDouble).mul(60).exp2().mul(at::randn({600'001}));
+    const double infinity = std::numeric_limits<double>::infinity();
+    values.narrow(0, 0, 5).copy_(
+        at::tensor({infinity, -infinity, std::nan(""), -std::nan(""), -0.0}, at::kDouble));
+    values = values.to(dtype);
+    for (const std::int64_t count : {7, 600'001}) {
+      for (const double factor : {1.0, 0.25}) {
+        const at::Tensor fast = at::zeros({ExponentialBuckets::kNum}, at::kLong);
+        const at::Tensor plain = at::zeros_like(fast);
+
+        count_in_buckets(values.narrow(0, 0, count), factor, fast);
+        count_in_buckets_plain(values.narrow(0, 0, count), factor, plain);
+
+        EXPECT_TRUE(fast.equal(plain)) << dtype << " " << count << " " << factor;
+        EXPECT_EQ(fast.sum().item<std::int64_t>(), count);
+      }
+    }
+  }
 }
 
 /// Returns the histograms of the second update with a layout. Ranks are threads.
