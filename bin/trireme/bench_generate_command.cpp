@@ -24,6 +24,7 @@ int run(const BenchGenerateSettings& settings) {
     if (value < least) fail(ErrorKind::usage, "{} {}, must be {} or more", option, value, least);
   };
   generate::check_batch("--batch", load.batch);
+  generate::check_cuda_graph(load.cuda_graph);
   at_least("--prompt-tokens", load.prompt_tokens, 1);
   at_least("--new-tokens", load.new_tokens, 2);
   at_least("--repeats", settings.repeats, 1);
@@ -58,6 +59,7 @@ void add_bench_generate_command(config::CommandLine& line) {
       "bench generate",
       "measure prefill and decode throughput, and how close decode is to memory bandwidth");
   add_model_options(command, settings->model);
+  add_cuda_graph_option(command, settings->load.cuda_graph);
   add_weights_option(command, settings->model)
       .option("--batch", &settings->load.batch, "B", "sequences generated at once")
       .option("--prompt-tokens", &settings->load.prompt_tokens, "P",

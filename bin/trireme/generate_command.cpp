@@ -77,6 +77,7 @@ void check(const GenerateSettings& settings) {
   if (settings.max_tokens < 1)
     fail(ErrorKind::usage, "--max-tokens {}, must be 1 or more", settings.max_tokens);
   generate::check_batch("--batch", settings.engine.max_batch);
+  generate::check_cuda_graph(settings.engine.cuda_graph);
   if (std::count(settings.stop.begin(), settings.stop.end(), "") > 0)
     fail(ErrorKind::usage, "--stop is empty, must have a character");
 }
@@ -257,6 +258,7 @@ void add_generate_command(config::CommandLine& line, comm::Launch& launch) {
   add_model_options(command, settings->model);
   add_weights_option(command, settings->model);
   add_layout_options(command, settings->layout);
+  add_cuda_graph_option(command, settings->engine.cuda_graph);
   add_chat_template_option(command, settings->model)
       .option("--prompt", &settings->prompt, "TEXT",
               "text to continue, may contain special tokens; -: standard input without its last "

@@ -39,6 +39,11 @@ config::Command& add_chat_template_option(config::Command& command,
               "Jinja chat template in a file, instead of --chat-template");
 }
 
+config::Command& add_cuda_graph_option(config::Command& command, std::string& mode) {
+  return command.option("--cuda-graph", &mode, "auto|true|false",
+                        "on a GPU, launch each decoding step as a CUDA graph");
+}
+
 config::Command& add_draw_options(config::Command& command, generate::SamplingConfig& sampling) {
   return command
       .option("--temperature", &sampling.temperature, "X",

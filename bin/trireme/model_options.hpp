@@ -20,6 +20,9 @@ config::Command& add_layout_options(config::Command& command, generate::ModelLay
 config::Command& add_chat_template_option(config::Command& command,
                                           generate::ModelOptions& options);
 
+/// Declares --cuda-graph; `mode` must outlive the command.
+config::Command& add_cuda_graph_option(config::Command& command, std::string& mode);
+
 /// Declares the sampling options; `sampling` must outlive the command.
 config::Command& add_draw_options(config::Command& command, generate::SamplingConfig& sampling);
 

@@ -30,6 +30,7 @@ void add_serve_command(config::CommandLine& line, comm::Launch& launch) {
   add_model_options(command, options->model);
   add_weights_option(command, options->model);
   add_layout_options(command, options->layout);
+  add_cuda_graph_option(command, options->engine.cuda_graph);
   add_chat_template_option(command, options->model)
       .option("--host", &options->host, "ADDRESS",
               "address to listen on; an address other than loopback needs a token")

@@ -14,6 +14,7 @@
 #include "device/torch_errors.hpp"
 #include "generate/cache/kv_pages.hpp"
 #include "generate/cache/schedule.hpp"
+#include "generate/decode_graphs.hpp"
 #include "generate/logit_row.hpp"
 #include "generate/model_ranks.hpp"
 #include "model/transformer.hpp"
@@ -54,6 +55,7 @@ struct GenerationEngine::Impl {
           return model.make_cache(blocks);
         })),
         pages(cache),
+        graphs(make_decode_graphs(config.cuda_graph, model, cache, split().ranks)),
         counters(schedule.counters()) {}
 
   model::Transformer& model;
@@ -66,6 +68,7 @@ struct GenerationEngine::Impl {
   Schedule schedule;
   model::KvCache cache;
   KvPages pages;
+  std::unique_ptr<DecodeGraphs> graphs;  // null: steps are not captured
   std::int64_t generated_tokens = 0;
   std::vector<double> logits;   // one row
   std::vector<double> weighed;  // the row after penalties and mask
@@ -86,7 +89,7 @@ struct GenerationEngine::Impl {
   bool take_arrivals();
   void compute(const std::vector<SequenceRows>& step);
   [[nodiscard]] at::Tensor hidden_of(const std::vector<SequenceRows>& step,
-                                     const std::vector<std::int64_t>& kept) const;
+                                     const std::vector<std::int64_t>& kept);
   [[nodiscard]] at::Tensor logits_of(const at::Tensor& hidden, std::int64_t first,
                                      std::int64_t rows) const;
   /// Adds the hidden states [rows, D] to the sums of the sequences of `tokens`, by row.
@@ -140,7 +143,7 @@ bool GenerationEngine::Impl::take_arrivals() {
 }
 
 at::Tensor GenerationEngine::Impl::hidden_of(const std::vector<SequenceRows>& step,
-                                             const std::vector<std::int64_t>& kept) const {
+                                             const std::vector<std::int64_t>& kept) {
   StepRows rows;
   rows.kept = kept;
   for (const SequenceRows& part : step) {
@@ -154,6 +157,7 @@ at::Tensor GenerationEngine::Impl::hidden_of(const std::vector<SequenceRows>& st
       rows.positions.push_back(index);
     }
   }
+  if (graphs) return graphs->compute_rows(rows);
   if (ranks == nullptr) return compute_rows(model, rows, cache, nullptr);
   ranks->compute_rows(rows);
   at::Tensor hidden = compute_rows(model, rows, cache, ranks->pipeline());

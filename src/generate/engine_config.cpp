@@ -44,6 +44,11 @@ void check_batch(const char* option, std::int64_t batch) {
     fail(ErrorKind::usage, "{} {}, must be in [1, {}]", option, batch, kMostBatch);
 }
 
+void check_cuda_graph(const std::string& mode) {
+  if (mode != "auto" && mode != "true" && mode != "false")
+    fail(ErrorKind::usage, "--cuda-graph {}, must be auto, true or false", mode);
+}
+
 EngineConfig resolved(EngineConfig config, model::Transformer& model, const ModelSplit& split) {
   const std::int64_t longest = model.config().max_seq_len;
   check_batch("--max-batch", config.max_batch);
@@ -55,6 +60,7 @@ EngineConfig resolved(EngineConfig config, model::Transformer& model, const Mode
     fail(ErrorKind::usage, "--kv-cache-mib {}, must be 0 (automatic) to {}", config.kv_cache_mib,
          kMostMib);
   }
+  check_cuda_graph(config.cuda_graph);
   const bool chosen = config.max_context > 0;
   if (!chosen) config.max_context = longest;
   const std::int64_t block = kv_block_bytes(model, split);

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <string>
 
 namespace trireme::model {
 
@@ -11,6 +12,9 @@ namespace trireme::generate {
 
 /// Checks EngineConfig::max_batch. Throws Error(usage) that names `option`, which sets it.
 void check_batch(const char* option, std::int64_t batch);
+
+/// Checks EngineConfig::cuda_graph. Throws Error(usage) that names the option.
+void check_cuda_graph(const std::string& mode);
 
 struct EngineConfig {
   std::int64_t kv_cache_mib = 0;  // memory for keys and values; 0: max_batch * 2,048 tokens
@@ -27,6 +31,9 @@ struct EngineConfig {
   /// also 0, the value is computed from the model.
   std::int64_t row_cost_tokens = 0;
   bool share_prefixes = true;
+  /// Decoding steps as CUDA graphs (decode_graphs.hpp): auto, true or false. auto: if possible;
+  /// true: like auto, with a warning if it is not possible.
+  std::string cuda_graph = "auto";
   const char* context_option = "--max-context";  // option that sets max_context, for messages
 };
 

@@ -72,9 +72,10 @@ std::int64_t bytes_of_a_step(const LoadedModel& model, std::int64_t batch) {
 
 GenerationFigures measure_generation(const LoadedModel& model, const GenerationLoad& load,
                                      std::int64_t repeats) {
-  GenerationEngine engine(
-      *model.transformer, model.tokenizer,
-      {.max_batch = load.batch, .max_context = load.prompt_tokens + load.new_tokens});
+  GenerationEngine engine(*model.transformer, model.tokenizer,
+                          {.max_batch = load.batch,
+                           .max_context = load.prompt_tokens + load.new_tokens,
+                           .cuda_graph = load.cuda_graph});
   Round best;
   best.first_s = best.all_first_s = best.end_s = std::numeric_limits<double>::infinity();
   double decode_s = best.end_s;

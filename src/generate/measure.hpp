@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <string>
 
 #include "generate/load/load_model.hpp"
 
@@ -9,7 +10,8 @@ namespace trireme::generate {
 struct GenerationLoad {
   std::int64_t batch = 1;
   std::int64_t prompt_tokens = 128;
-  std::int64_t new_tokens = 128;  // per sequence
+  std::int64_t new_tokens = 128;    // per sequence
+  std::string cuda_graph = "auto";  // EngineConfig::cuda_graph
 };
 
 struct GenerationFigures {

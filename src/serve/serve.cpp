@@ -51,6 +51,7 @@ void check_options(const ServeOptions& options) {
   refuse_outside("--request-timeout-s", options.request_timeout_s, 1, kYear_s);
   refuse_outside("--drain-s", options.drain_s, 0, kYear_s);
   generate::check_batch("--max-batch", options.engine.max_batch);
+  generate::check_cuda_graph(options.engine.cuda_graph);
   refuse_below("--max-queue", static_cast<double>(options.engine.max_queue), 1);
   refuse_below("--max-context", static_cast<double>(options.engine.max_context), 0);
   refuse_below("--kv-cache-mib", static_cast<double>(options.engine.kv_cache_mib), 0);

@@ -27,14 +27,15 @@ def model_run(part):
 
 
 def decode(part):
-    """Measures prefill and decoding in bf16 for several batch sizes."""
+    """Measures prefill and decoding in bf16 for several batch sizes, with CUDA graphs and without."""
     run, prompt, new = model_run(part), 32 if part.small else 512, 16 if part.small else 128
     for batch in BATCHES[:2] if part.small else BATCHES:
-        text = part.trireme("bench", "generate", "--checkpoint", run, "--device", part.device, "--precision", "bf16", "--batch", batch,
-                            "--prompt-tokens", prompt, "--new-tokens", new, "--repeats", 2, "--json")
-        figures = json.loads(text)
-        part.note(**{f"batch_{batch}": figures})
-        part.check(figures["prefill_tokens_per_s"] > 0 and figures["decode_tokens_per_s"] > 0, f"batch {batch}: bench generate measured {figures}")
+        for mode in ("auto", "false"):
+            text = part.trireme("bench", "generate", "--checkpoint", run, "--device", part.device, "--precision", "bf16", "--batch", batch,
+                                "--prompt-tokens", prompt, "--new-tokens", new, "--repeats", 2, "--cuda-graph", mode, "--json")
+            figures = json.loads(text)
+            part.note(**{f"batch_{batch}" if mode == "auto" else f"batch_{batch}_without_graphs": figures})
+            part.check(figures["prefill_tokens_per_s"] > 0 and figures["decode_tokens_per_s"] > 0, f"batch {batch}: bench generate measured {figures}")
 
 
 def free_port():

@@ -43,7 +43,7 @@ TABLE = [
     Row("speed_gpt2", "step time, MFU and memory of a model of GPT-2's size beside PyTorch", part_speed.gpt2, 180, least_s=20),
     Row("fp8", "losses, step time and memory of fp8 beside bf16", part_fast.fp8, 150, least_s=20),
     Row("ladder", "step time with each fast path off in turn", part_fast.ladder, 90),
-    Row("decode", "prefill and decoding of several batch sizes", part_serving.decode, 60),
+    Row("decode", "prefill and decoding of several batch sizes, with CUDA graphs and without", part_serving.decode, 120),
     Row("serve", "throughput and latency of the server with 1, 8 and 32 clients", part_serving.serve, 90),
 ]
 

@@ -22,6 +22,7 @@ struct SmallOptions {
   std::int64_t lora_rank = 0;
   std::int64_t padding = 0;                       // rows of the embedding without a token
   void (*change)(model::ModelConfig&) = nullptr;  // changes the config before it is resolved
+  at::Device device = at::kCPU;
 };
 
 /// A random model with the vocabulary of small_tokenizer.
@@ -46,7 +47,7 @@ struct SmallModel {
     model_options.lora.alpha = static_cast<double>(options.lora_rank);
     model = std::make_unique<model::Transformer>(registry, config, model_options);
     registry.freeze();
-    registry.allocate(mesh, {options.dtype, options.dtype}, at::kCPU);
+    registry.allocate(mesh, {options.dtype, options.dtype}, options.device);
     model->prepare();
     registry.initialize(11);
     at::manual_seed(3);
