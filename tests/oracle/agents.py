@@ -238,13 +238,16 @@ def compare_program(comparison, setup, turns, mpiexec):
     layouts = [(1, {}), (2, {"parallel.tp": 2}), (2, {"parallel.pp": 2}), (2, {"parallel.cp": 2})]
     for _, answers in compare_layouts(comparison, setup, mpiexec, layouts, keys):
         check_answers(comparison, turns, answers, "with a program")
+    count = lambda turns: sum(len(rewards.calls_in(rewards.answer_of(turn))) for turn in turns)
+    fewest = sum(count(answer["turns"][:-1]) for answer in answers)
+    most = fewest + sum(count(answer["turns"][-1:]) for answer in answers if answer["finish"] == "length")  # results that did not fit
     calls = []
     for (ranks, _), directory in zip(layouts, seen.values()):
         files = [open(os.path.join(directory, name), encoding="utf-8").read().splitlines() for name in os.listdir(directory)]
         calls.append(sorted(line for lines in files for line in lines))
-        if len(files) != ranks or calls[-1] != calls[0] or len(calls[0]) < 10:
+        if len(files) != ranks or calls[-1] != calls[0] or not 10 < fewest <= len(calls[0]) <= most:
             comparison.wrong += 1
-            print(f"{directory}: {len(files)} programs answered {len(calls[-1])} calls, on one rank {len(calls[0])}")
+            print(f"{directory}: {len(files)} programs answered {len(calls[-1])} calls, on one rank {len(calls[0])}, expected {fewest} to {most}")
 
 
 def compare_runs(comparison, setup, mpiexec):
