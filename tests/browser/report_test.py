@@ -88,11 +88,11 @@ class Report:
         self.cdp("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
 
     def picture(self, name):
-        """Writes a picture of the whole page to the directory TRIREME_PICTURES, if it is set."""
-        if "TRIREME_PICTURES" not in os.environ:
+        """Writes a picture of the whole page to the directory TRIREME_TEST_PICTURES, if it is set."""
+        if "TRIREME_TEST_PICTURES" not in os.environ:
             return
         picture = self.cdp("Page.captureScreenshot", captureBeyondViewport=True, fromSurface=True)["data"]
-        with open(os.path.join(os.environ["TRIREME_PICTURES"], f"{name}.png"), "wb") as file:
+        with open(os.path.join(os.environ["TRIREME_TEST_PICTURES"], f"{name}.png"), "wb") as file:
             file.write(base64.b64decode(picture))
 
     def requests(self):

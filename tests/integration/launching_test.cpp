@@ -128,14 +128,14 @@ TEST_F(Launching, SubmitWithoutASchedulerAlsoNamesTheOtherMistakes) {
                          {}, path("no scheduler.log"))
             .wait(60);
     EXPECT_EQ(exit.code, 2) << exit.err;
+    const Json report = parse_json(exit.out, "submit");
     std::set<std::string> ids;
-    for (const Json& one : parse_json(exit.out, "submit")["problems"])
-      ids.insert(one["id"].get<std::string>());
+    for (const Json& one : report["problems"]) ids.insert(one["id"].get<std::string>());
     return ids;
   };
 
   const std::set<std::string> with_data = problems(set().string());
-  const std::set<std::string> without_data = problems(path("no set").string());
+  const std::set<std::string> without_data = problems(path("missing").string());
 
   EXPECT_TRUE(with_data.contains("slurm-absent") && !with_data.contains("data"));
   EXPECT_TRUE(without_data.contains("slurm-absent") && without_data.contains("data"));

