@@ -12,8 +12,8 @@ namespace trireme::report {
 
 inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-/// A line of metrics.jsonl about one step, or the mean over `num_steps` steps (train.metrics_every).
-/// Values that the line lacks are NaN, or -1 for whole numbers.
+/// A line of metrics.jsonl about one step, or the mean over `num_steps` steps
+/// (train.metrics_every). Values that the line lacks are NaN, or -1 for whole numbers.
 struct StepLine {
   std::int64_t attempt = 0;  // number of the attempt, from 0
   std::int64_t step = 0;

@@ -84,8 +84,8 @@ struct RunReport {
 /// Asks for the accounting record of a job: Scheduler::times, or a function of a test.
 using AccountingQuery = std::function<std::vector<scheduler::JobTimes>(const std::string& job)>;
 
-/// Reads the files of one run. `now_s` is the current Unix time. Throws Error(data) if the directory
-/// is not a run directory.
+/// Reads the files of one run. `now_s` is the current Unix time. Throws Error(data) if the
+/// directory is not a run directory.
 RunReport read_run(const std::filesystem::path& directory, double now_s,
                    const AccountingQuery& accounting = {});
 

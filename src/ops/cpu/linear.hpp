@@ -167,9 +167,10 @@ inline void put_some(T* p, V4 x, std::int64_t count) {
   }
 }
 
-/// True if a single row of W is prefetched `kAhead` bytes ahead, and the rows of the next tile while
-/// a tile is multiplied. Measured on Intel (model 207): one sequence in bf16 181 -> 266 tokens/s, in
-/// fp32 108 -> 111 tokens/s; 12 sequences in fp32 147 -> 195 tokens/s beside other programs.
+/// True if a single row of W is prefetched `kAhead` bytes ahead, and the rows of the next tile
+/// while a tile is multiplied. Measured on Intel (model 207): one sequence in bf16 181 -> 266
+/// tokens/s, in fp32 108 -> 111 tokens/s; 12 sequences in fp32 147 -> 195 tokens/s beside other
+/// programs.
 constexpr bool kFetchW = kFetchInOrder && kWide == 16;
 constexpr std::size_t kAhead = 4096;
 

@@ -53,8 +53,8 @@ struct Rollout {
 /// Returns one line of RUN/rollouts/step-NNNNNNNNN.jsonl, with its line end.
 std::string rollout_line(const Rollout& rollout);
 
-/// Reads lines of rollout_line() with all values that a run computes. `where` begins the message of an
-/// error. Throws Error(data) for an invalid line.
+/// Reads lines of rollout_line() with all values that a run computes. `where` begins the message of
+/// an error. Throws Error(data) for an invalid line.
 std::vector<Rollout> rollouts_of_lines(std::string_view lines, std::int64_t vocab_size,
                                        const std::string& where);
 
@@ -74,12 +74,11 @@ struct ReplayPart {
   std::int64_t count = 0;    // answers of this rank
   std::int64_t group = 0;
   std::int64_t vocab_size = 0;
-  std::int64_t max_tokens =
-      0;  // train.seq_len: maximum number of tokens of a prompt and its answer
+  std::int64_t max_tokens = 0;  // train.seq_len: maximum for a prompt with its answer
 };
 
-/// Reads answers from a file or a directory of files. Throws Error(data) for a file that is absent, too short or
-/// invalid; the message names the file and the line.
+/// Reads answers from a file or a directory of files. Throws Error(data) for a file that is absent,
+/// too short or invalid; the message names the file and the line.
 std::vector<Rollout> read_replay(const std::filesystem::path& place, const ReplayPart& part);
 
 struct AdvantageTotals {
@@ -107,8 +106,9 @@ struct UpdateTotals {
   std::int64_t batches = 0;
 };
 
-/// Makes one micro-batch with a row of `row_tokens` tokens for each answer. The losses of all micro-batches of an update
-/// add up to (loss of the update * totals.targets), because the step divides by totals.targets.
+/// Makes one micro-batch with a row of `row_tokens` tokens for each answer. The losses of all
+/// micro-batches of an update add up to (loss of the update * totals.targets), because the step
+/// divides by totals.targets.
 data::Batch make_policy_batch(const RlConfig& config, std::span<const Rollout> rollouts,
                               const UpdateTotals& totals, std::int64_t row_tokens,
                               std::int64_t pad_id);

@@ -105,8 +105,8 @@ bool preflight_ranks(const RunRequest& run) {
   return comm::all_reduce_value(world, bf16, comm::ReduceOp::min, "bf16") != 0;
 }
 
-/// Throws Error(usage) if train.profile names a rank or a step that the run does not have. A resumed
-/// run may keep a profile of another layout or of steps that are over.
+/// Throws Error(usage) if train.profile names a rank or a step that the run does not have. A
+/// resumed run may keep a profile of another layout or of steps that are over.
 void check_profile(const RunRequest& run) {
   const TrainConfig& train = run.config.train;
   const bool is_kept = run.start.kind == RunStart::Kind::resume_run &&
@@ -200,8 +200,8 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
 }
 
 /// Copies resolved values into `config` in place. The keys of the run point to members of `config`,
-/// also to elements of its lists of own keys (core/own_keys.hpp), which a move would free. Both sides
-/// have lists of the same length, so the copy keeps the elements.
+/// also to elements of its lists of own keys (core/own_keys.hpp), which a move would free. Both
+/// sides have lists of the same length, so the copy keeps the elements.
 void set_values(RunConfig& config, const RunConfig& resolved) {
   config = resolved;
 }

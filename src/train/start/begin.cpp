@@ -138,8 +138,8 @@ bool creates_adapters(const RunRequest& run) {
   return run.config.lora.on() && !checkpoint::holds_adapters(run.start.values.model);
 }
 
-/// Returns the name of the tensor of a reward head if the model has one and the checkpoint does not,
-/// else "". Such a head keeps its initial values.
+/// Returns the name of the tensor of a reward head if the model has one and the checkpoint does
+/// not, else "". Such a head keeps its initial values.
 std::string new_reward_head(const parallel::ParamRegistry& registry,
                             const checkpoint::Checkpoint& checkpoint) {
   const std::string name = cat("param/", objective::kRewardHead);

@@ -35,8 +35,9 @@ struct FrozenStart {
   std::optional<FrozenWeights> model;  // frozen model of the task (reference or teacher)
 };
 
-/// Returns the directories that may have a copy of the task's frozen model: one in the run directory,
-/// and one in the directory of the run that this run continues. Empty without a frozen model.
+/// Returns the directories that may have a copy of the task's frozen model: one in the run
+/// directory, and one in the directory of the run that this run continues. Empty without a frozen
+/// model.
 std::vector<std::filesystem::path> frozen_copies(const RunRequest& run);
 
 /// Returns the models that the run holds beside the trained one. The manifest of the task's frozen
@@ -46,8 +47,8 @@ std::vector<ModelBeside> models_beside(const Task& task, const RunConfig& config
                                        std::span<const std::filesystem::path> copies);
 
 /// Checks that the task's frozen model exists and fits the tokens of `data`. Reads only manifests.
-/// Does nothing if the run directory already has a copy. A run that continues another run checks the
-/// copy of that run. Throws Error(data) or Error(usage).
+/// Does nothing if the run directory already has a copy. A run that continues another run checks
+/// the copy of that run. Throws Error(data) or Error(usage).
 void check_frozen(const RunRequest& run, const RunData& data);
 
 /// Copies the frozen weights into the run directory, or opens the copy that is already there, and

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::int64_t kChunk = std::int64_t{1} << 20;  // limits the memory of the indices
 
-/// The parts of a floating-point number that select its bucket. The sign, the exponent and the first
-/// two bits of the mantissa are the key. Without the sign, a larger key means a larger |x|.
+/// The parts of a floating-point number that select its bucket. The sign, the exponent and the
+/// first two bits of the mantissa are the key. Without the sign, a larger key means a larger |x|.
 template <class T>
 struct Keys {
   using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;

@@ -155,8 +155,8 @@ class RolloutSource final : public SampleSource {
     return context_.config.train.global_batch / mini_batches() / ranks_.data_ranks();
   }
 
-  /// Returns the first prompt of this group in a mini-batch. A mini-batch consists of the same prompts
-  /// on every number of ranks.
+  /// Returns the first prompt of this group in a mini-batch. A mini-batch consists of the same
+  /// prompts on every number of ranks.
   [[nodiscard]] std::int64_t first_prompt(std::int64_t mini) const {
     return (mini * ranks_.data_ranks() + ranks_.data_rank()) * prompts_of_mini_batch();
   }
@@ -252,8 +252,8 @@ class RolloutSource final : public SampleSource {
     set_all_advantages(std::nullopt);
   }
 
-  /// Reads the answers of this group of ranks: whole groups in the order of the prompts. `part` is the number
-  /// of steps since the rollout began; if it is not 0, the file is that of this run.
+  /// Reads the answers of this group of ranks: whole groups in the order of the prompts. `part` is
+  /// the number of steps since the rollout began; if it is not 0, the file is that of this run.
   [[nodiscard]] std::vector<Rollout> read(const std::filesystem::path& place,
                                           std::int64_t part) const {
     std::vector<Rollout> rollouts;

@@ -12,17 +12,19 @@
 
 namespace trireme::train {
 
-/// Generates answers with the current weights, and scores them. If the layout divides the model, each
-/// rank first copies the whole model (WholeModel). All functions are collective over the world.
+/// Generates answers with the current weights, and scores them. If the layout divides the model,
+/// each rank first copies the whole model (WholeModel). All functions are collective over the
+/// world.
 class RolloutGenerator {
  public:
-  /// All arguments must outlive this object. Throws on all ranks if a reward model or a tool is unfit.
+  /// All arguments must outlive this object. Throws on all ranks if a reward model or a tool is
+  /// unfit.
   RolloutGenerator(const RlConfig& config, const SourceContext& context, const RolloutRanks& ranks,
                    const AnswerTokens& tokens);
 
   /// Generates and scores the answers to the prompts with these indices, which belong to the group
-  /// of this rank. Returns whole groups of answers in the order of the prompts. `step` is the number
-  /// of the next update.
+  /// of this rank. Returns whole groups of answers in the order of the prompts. `step` is the
+  /// number of the next update.
   std::vector<Rollout> generate(std::span<const std::int64_t> prompts, std::int64_t step);
 
   /// Returns the time of the last generate() without the rewards, in seconds.

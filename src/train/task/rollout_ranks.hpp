@@ -16,9 +16,9 @@
 
 namespace trireme::train {
 
-/// The ranks of a run. All ranks with the same data-parallel rank form a group, and train on the same
-/// answers. Each rank of a group generates a part of them. All functions but share() are collective
-/// over the world.
+/// The ranks of a run. All ranks with the same data-parallel rank form a group, and train on the
+/// same answers. Each rank of a group generates a part of them. All functions but share() are
+/// collective over the world.
 class RolloutRanks {
  public:
   /// `world` (all ranks, with host memory) must outlive this object. Collective.
@@ -72,8 +72,8 @@ void publish_rollouts(const RolloutRanks& ranks, const RolloutFile& file,
 std::int64_t row_tokens_of(const parallel::ParallelConfig& parallel,
                            std::span<const Rollout> rollouts);
 
-/// Returns the totals of an update with these answers of each group. Throws Error(data) if no answer
-/// has a token to train. Collective over the world.
+/// Returns the totals of an update with these answers of each group. Throws Error(data) if no
+/// answer has a token to train. Collective over the world.
 UpdateTotals sum_totals(const RolloutRanks& ranks, const RlConfig& config,
                         const RunConfig& run_config, std::int64_t step,
                         std::span<const Rollout> rollouts);
