@@ -94,9 +94,10 @@ revision() {
 # Open MPI finds the other ranks by PMIx. PMI-2 needs a component that most builds lack; without it, MPI_Init ends the ranks.
 check_mpi() {
   [[ ! $TRIREME_MPI =~ ^(pmix.*|none)$ && -z $TRIREME_LAUNCH ]] || return 0
-  ldd "$TRIREME_BIN/trireme" 2>/dev/null | grep -q 'libmpi\.so\.40' || return 0  # another MPI
+  [[ $(ldd "$TRIREME_BIN/trireme" 2>/dev/null) == *libmpi.so.40* ]] || return 0  # another MPI
   command -v ompi_info >/dev/null || return 0
-  if ! ompi_info --parsable 2>/dev/null | grep -qE '^mca:pmix:(s1|s2|cray):'; then
+  # Reads all lines: `grep -q` would end ompi_info early, which counts as a failure.
+  if ! ompi_info --parsable 2>/dev/null | grep -E '^mca:pmix:(s1|s2|cray):' >/dev/null; then
     job_error "TRIREME_MPI=$TRIREME_MPI: the Open MPI of trireme finds its ranks by PMIx only. Set TRIREME_MPI=pmix" \
       "(srun --mpi=list shows what this cluster has)"
     exit 2
