@@ -129,9 +129,9 @@ std::string most_frequent(const std::map<std::int32_t, std::int64_t>& counts,
 }
 
 /// Finds the ranks for which the others wait. If one rank needs the time t + e for a step and the
-/// others need t, then each of the others waits e, so that the mean wait of n ranks is e (n - 1) /
-/// n. The mean of the other ranks' excess is subtracted, so that ranks which are the slowest in
-/// turn are not slow.
+/// others need t, then each of the others waits e, and the mean wait of n ranks is e (n - 1) / n.
+/// The mean of the other ranks' excess is subtracted, so that ranks which are the slowest in turn
+/// are not slow.
 void find_slow_ranks(RunReport& run) {
   const auto ranks = static_cast<double>(run.ranks.value_or(1));
   if (ranks < 2) return;

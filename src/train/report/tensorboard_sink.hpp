@@ -5,9 +5,8 @@ namespace trireme::train {
 
 /// Writes RUN/tensorboard/events.out.tfevents.*: every number of a step as a scalar, the
 /// histograms of layers, generated samples as texts, the configuration as hyperparameters and as a
-/// text. Each attempt has its own file. The file of a
-/// resumed run begins with START events, which make TensorBoard hide later steps of earlier
-/// attempts.
+/// text. Each attempt has its own file. The file of a resumed run begins with START events, which
+/// make TensorBoard hide later steps of earlier attempts.
 class TensorboardSink final : public MetricsSink {
  public:
   struct Config {
