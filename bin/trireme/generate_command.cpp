@@ -8,7 +8,7 @@
 #include "comm/liveness/heartbeat.hpp"
 #include "core/files/json_lines.hpp"
 #include "core/process/run_main.hpp"
-#include "generate/engine.hpp"
+#include "generate/answer_all.hpp"
 #include "generate/load/load_model.hpp"
 #include "generate/load/load_on_ranks.hpp"
 #include "generate/load/prompts.hpp"

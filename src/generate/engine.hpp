@@ -92,22 +92,4 @@ class GenerationEngine final : public AnswerSource {
   std::unique_ptr<Impl> impl_;
 };
 
-struct Answer {
-  std::string text;
-  std::vector<TokenReport> tokens;    // generated, without the final end token
-  std::vector<TokenReport> prompt;    // only with prompt_logprobs
-  std::vector<SampledToken> sampled;  // only with sampled_logprobs; includes the end token
-  FinishReason finish = FinishReason::error;
-  std::optional<Error> error;
-};
-
-/// Called after each delta with the answer so far.
-using OnAnswer = std::function<void(std::size_t index, const Delta& delta, const Answer& answer)>;
-
-/// Runs all requests to completion in this thread. Returns the answers in the order of the
-/// requests. The engine must have no other requests.
-std::vector<Answer> answer_all(
-    GenerationEngine& engine, std::vector<Request> requests,
-    const OnAnswer& on_answer = [](auto, const auto&, const auto&) {});
-
 }  // namespace trireme::generate

@@ -8,7 +8,7 @@
 #include "core/philox.hpp"
 #include "core/timer.hpp"
 #include "device/device.hpp"
-#include "generate/engine.hpp"
+#include "generate/answer_all.hpp"
 
 namespace trireme::generate {
 namespace {

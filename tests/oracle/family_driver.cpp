@@ -11,7 +11,7 @@
 #include "core/files/hdf5.hpp"
 #include "core/process/run_main.hpp"
 #include "device/torch_bridge.hpp"
-#include "generate/engine.hpp"
+#include "generate/answer_all.hpp"
 #include "generate/load/load_model.hpp"
 #include "parallel/units/gathered.hpp"
 #include "support/full_logits.hpp"

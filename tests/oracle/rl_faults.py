@@ -29,7 +29,19 @@ for number, line in enumerate(sys.stdin):
         print({'nan': 'NaN', 'garbage': 'no JSON'}[failure], flush=True)
     print(answer, flush=True)
 """
-EXIT_DATA, EXIT_RESOURCE = 3, 4
+# Answers each call, and sends SIGTERM to the program that started it in the second rollout while the file `marker` exists.
+STOPPING_PROGRAM = """
+import json, os, signal, sys
+marker, rollouts = sys.argv[1:]
+parent = os.getppid()
+while open(f'/proc/{parent}/comm').read() != 'trireme\n':
+    parent = int(open(f'/proc/{parent}/stat').read().rpartition(')')[2].split()[1])
+for line in sys.stdin:
+    if os.path.exists(marker) and len(os.listdir(rollouts)) == 1:
+        os.kill(parent, signal.SIGTERM)
+    print('{"result":"7"}', flush=True)
+"""
+EXIT_DATA, EXIT_RESOURCE, EXIT_STOPPED = 3, 4, 75
 
 
 class Faults:
@@ -73,6 +85,27 @@ class Faults:
         self.expect(f"{name}: resume", len(metrics) == 2 and len(rollouts) == 2 * SETTINGS["rl.group"] * SETTINGS["train.global_batch"], metrics)
         if key == "rl.reward_command":  # the first step succeeded before the failure
             self.expect(f"{name}: checkpoint", "step-000000001" in output, output)
+
+    def check_stop(self, ranks):
+        """A stop in a rollout ends the run before the rollout is complete, and a resumed run equals one without a stop."""
+        chains = []
+        for name in (f"stopped {ranks}", f"undisturbed {ranks}"):
+            marker, program = self.setup.path(f"{name}.marker"), self.setup.path(f"{name}.py")
+            with open(program, "w", encoding="utf-8") as file:
+                file.write(STOPPING_PROGRAM)
+            rollouts = os.path.join(self.setup.path(name), "rollouts")
+            command = [self.mpiexec, "--oversubscribe", "--bind-to", "none", "-n", ranks] + self.setup.command(
+                name, {"rl.tools": "", "rl.tool_command": f"'{sys.executable}' '{program}' '{marker}' '{rollouts}'", "train.micro_batch": 1})
+            if name.startswith("stopped"):
+                open(marker, "w", encoding="utf-8").close()
+                ended, output, _ = self.run(command)
+                self.expect(f"{name} (exit {ended})", ended == EXIT_STOPPED and "SIGTERM" in output and "step-000000001" in output
+                            and len(os.listdir(rollouts)) == 1, output)
+                os.remove(marker)
+            call(command)
+            with open(os.path.join(self.setup.path(name), "chain.txt"), encoding="utf-8") as file:
+                chains.append(file.read())
+        self.expect(f"{ranks} ranks: resume after a stop", chains[0] == chains[1] != "", chains)
 
     def check_limits(self):
         ended, output, _ = self.run(self.setup.command("long", {"rl.max_total_tokens": 40}))
@@ -118,6 +151,8 @@ def main():
         for failure, code in (("hang", EXIT_RESOURCE), ("die", EXIT_DATA), ("garbage", EXIT_DATA)):
             faults.check_program("rl.tool_command", failure, code)
         faults.check_program("rl.reward_command", "hang", EXIT_RESOURCE, ranks=2)
+        for ranks in (1, 2):
+            faults.check_stop(ranks)
         faults.check_limits()
         faults.check_empty()
     sys.exit(1 if faults.wrong else 0)

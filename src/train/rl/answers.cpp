@@ -8,7 +8,7 @@
 #include "core/error.hpp"
 #include "core/philox.hpp"
 #include "device/torch_errors.hpp"
-#include "generate/engine.hpp"
+#include "generate/answer_all.hpp"
 
 namespace trireme::train {
 namespace {
@@ -114,8 +114,9 @@ void append_answer(const GenerationSetup& setup, const generate::Answer& answer,
 
 }  // namespace
 
-std::vector<Rollout> generate_answers(const GenerationSetup& setup,
-                                      std::span<const RlPrompt> prompts, AnswerRange range) {
+std::optional<std::vector<Rollout>> generate_answers(const GenerationSetup& setup,
+                                                     std::span<const RlPrompt> prompts,
+                                                     AnswerRange range) {
   const RlConfig& config = setup.config;
   std::vector<Rollout> rollouts = begin_rollouts(setup, prompts, range);
   if (rollouts.empty()) return rollouts;
@@ -136,8 +137,10 @@ std::vector<Rollout> generate_answers(const GenerationSetup& setup,
     std::vector<generate::Request> requests;
     for (const std::size_t index : open)
       requests.push_back(request_of(setup, rollouts[index], turn));
-    const std::vector<generate::Answer> answers = answer_all(engine, std::move(requests));
+    const std::vector<generate::Answer> answers = answer_all(
+        engine, std::move(requests), [](auto, const auto&, const auto&) {}, setup.is_stopped);
     for (std::size_t i = 0; i < answers.size(); ++i) {
+      if (answers[i].finish == generate::FinishReason::cancelled) return std::nullopt;
       if (answers[i].error) throw Error(*answers[i].error);
       append_answer(setup, answers[i], rollouts[open[i]]);
     }

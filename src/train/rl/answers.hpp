@@ -1,6 +1,8 @@
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -22,6 +24,7 @@ struct GenerationSetup {
   Agent* agent = nullptr;  // null: no tools
   std::int64_t seed = 0;
   std::int64_t weights_version = 0;
+  const std::function<bool()>& is_stopped;  // polled after each token; true ends the generation
 };
 
 /// Some of the answers to a list of prompts. Prompt i has the answers i * rl.group to
@@ -34,9 +37,11 @@ struct AnswerRange {
 /// Generates the answers of a range, in the order of the prompts. Each answer depends only on  the
 /// weights, the seed, and the indices of prompt and answer. A new engine reads the current weights,
 /// so no cached key or value is stale. With an agent, an answer that calls tools is followed by their
-/// results and another answer. Throws the error of a failed request, and errors of Agent.
-std::vector<Rollout> generate_answers(const GenerationSetup& setup,
-                                      std::span<const RlPrompt> prompts, AnswerRange range = {});
+/// results and another answer. Returns nullopt if `is_stopped` ended the generation. Throws the error
+/// of a failed request, and errors of Agent.
+std::optional<std::vector<Rollout>> generate_answers(const GenerationSetup& setup,
+                                                     std::span<const RlPrompt> prompts,
+                                                     AnswerRange range = {});
 
 struct RewardSetup {
   const RlConfig& config;

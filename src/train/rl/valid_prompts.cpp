@@ -21,26 +21,30 @@ std::vector<RlPrompt> valid_prompts(std::span<const data::SampleSet> sets, std::
   return prompts;
 }
 
-std::array<double, 3> validate_prompts(const GenerationSetup& setup,
-                                       std::span<const RlPrompt> prompts, RewardTerms& rewards) {
+std::optional<std::array<double, 3>> validate_prompts(const GenerationSetup& setup,
+                                                      std::span<const RlPrompt> prompts,
+                                                      RewardTerms& rewards) {
   std::array<double, 3> sums{};
   if (prompts.empty()) return sums;
   const auto scored = [&](const RlConfig& config) {
-    std::vector<Rollout> answers = generate_answers(
-        {setup.model, setup.tokens, config, setup.agent, setup.seed, setup.weights_version},
-        prompts);
-    rewards.score(answers);
+    auto answers = generate_answers({setup.model, setup.tokens, config, setup.agent, setup.seed,
+                                     setup.weights_version, setup.is_stopped},
+                                    prompts);
+    if (answers) rewards.score(*answers);
     return answers;
   };
   RlConfig greedy = setup.config;
   greedy.group = 1;
   greedy.loss.temperature = 0;
-  for (const Rollout& one : scored(greedy)) sums[0] += one.reward;
-  const std::vector<Rollout> sampled = scored(setup.config);
+  const auto best = scored(greedy);
+  if (!best) return std::nullopt;
+  for (const Rollout& one : *best) sums[0] += one.reward;
+  const auto sampled = scored(setup.config);
+  if (!sampled) return std::nullopt;
   const auto group = static_cast<std::size_t>(setup.config.group);
-  for (std::size_t first = 0; first < sampled.size(); first += group) {
+  for (std::size_t first = 0; first < sampled->size(); first += group) {
     const bool passes = std::ranges::any_of(
-        std::span(sampled).subspan(first, group),
+        std::span(*sampled).subspan(first, group),
         [&](const Rollout& one) { return one.reward > setup.config.pass_reward; });
     sums[1] += passes ? 1 : 0;
   }

@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,8 +21,10 @@ std::vector<RlPrompt> valid_prompts(std::span<const data::SampleSet> sets, std::
 
 /// Generates one greedy answer and rl.group sampled answers for each prompt. Returns the sum of the
 /// rewards of the greedy answers, the number of prompts with a sampled answer that has a larger
-/// reward than rl.pass_reward, and the number of prompts.
-std::array<double, 3> validate_prompts(const GenerationSetup& setup,
-                                       std::span<const RlPrompt> prompts, RewardTerms& rewards);
+/// reward than rl.pass_reward, and the number of prompts. Returns nullopt if a stop request ended
+/// the generation.
+std::optional<std::array<double, 3>> validate_prompts(const GenerationSetup& setup,
+                                                      std::span<const RlPrompt> prompts,
+                                                      RewardTerms& rewards);
 
 }  // namespace trireme::train

@@ -26,6 +26,7 @@ bool is_due(std::int64_t step, std::int64_t every) {
 void attach_hooks(TrainingRun& run) {
   run.model.step.cancel_before(
       [&run](std::int64_t i, std::int64_t n) { return run.services.cancel_vote.before(i, n); });
+  run.model.samples->cancel_when([&run] { return run.services.requests.stop_requested(); });
   run.model.step.before_update([&run] {
     if (!run.services.saver.in_flight()) return;
     const NamedRange range(Phase::checkpoint, "wait for the copy of the checkpoint");

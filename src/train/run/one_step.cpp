@@ -68,6 +68,7 @@ UpdateSamples next_samples(TrainingRun& run) {
   run.enter("data");
   const NamedRange range(Phase::data_wait, "wait for data");
   UpdateSamples samples = run.model.samples->next();
+  if (samples.cancelled) return samples;
   run.measures.all.record(run.measures.data_wait_s, samples.waited_s);
   run.phases_s += samples.waited_s;
   check_targets(run, samples);
@@ -235,6 +236,7 @@ bool do_step(TrainingRun& run) {
   const std::int64_t step = progress.step + 1;
   if (run.activity() != nullptr) run.activity()->set_step(step);
   const UpdateSamples samples = next_samples(run);
+  if (samples.cancelled) return false;
   const std::vector<data::Batch>& batches = samples.batches;
   run.enter("step");
   const double lr = optim::learning_rate(config.optim, step, config.train.steps);

@@ -10,7 +10,7 @@
 #include "core/files/json_lines.hpp"
 #include "device/precision.hpp"
 #include "device/torch_errors.hpp"
-#include "generate/engine.hpp"
+#include "generate/answer_all.hpp"
 #include "generate/load/prompts.hpp"
 #include "ops/operations.hpp"
 #include "text/chat/chat_writer.hpp"

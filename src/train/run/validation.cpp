@@ -195,13 +195,14 @@ bool validate(TrainingRun& run) {
                                          [&](std::int64_t i, std::int64_t n) {
                                            return run.services.cancel_vote.before(i, n);
                                          });
-  if (generated || validation) report_samples(run);
+  const bool cancelled = generated ? generated->cancelled : !validation;
+  if (!cancelled) report_samples(run);
   weights.restore();
+  if (cancelled) return false;
   if (generated) {
     report_generated(run, *generated, timer.seconds());
     return true;
   }
-  if (!validation) return false;
   MetricsLine line{MetricsLine::Kind::validation, {}};
   const objective::Objective& objective = *run.model.objective;
   line.add("eval_step", run.progress.step)

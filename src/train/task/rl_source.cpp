@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <optional>
 #include <set>
 #include <utility>
@@ -71,6 +72,10 @@ class RolloutSource final : public SampleSource {
 
   void start_at(std::int64_t step) override { step_ = step; }
 
+  void cancel_when(std::function<bool()> is_requested) override {
+    is_stopped_ = std::move(is_requested);
+  }
+
   void put_state(std::int64_t next_sample, RunValues& values) const override {
     values.stream = context_.stream.state(next_sample);
     values.plan_hash = context_.stream.plan_hash();
@@ -81,15 +86,21 @@ class RolloutSource final : public SampleSource {
   /// first step generates it. A run that resumes at a later step of the rollout reads its file.
   UpdateSamples next() override {
     const at::NoGradGuard no_grad;
+    const std::int64_t first_sample = next_sample_;
     ++step_;
     std::int64_t part = progress_.part(step_);
-    if (part == 0 || part >= steps_of_rollout()) {
-      part = begin_rollout();
-    } else {
+    bool begins = part == 0 || part >= steps_of_rollout();
+    if (!begins) {
       if (rollouts_.empty()) resume_rollout(part);
-      if (ends_early(part)) {
-        next_sample_ += context_.config.train.global_batch;
-        part = begin_rollout();
+      begins = ends_early(part);
+      if (begins) next_sample_ += context_.config.train.global_batch;
+    }
+    if (begins) {
+      part = 0;
+      if (!begin_rollout()) {
+        --step_;
+        next_sample_ = first_sample;
+        return {.cancelled = true};
       }
     }
     const bool counts = ranks_.is_first();
@@ -128,7 +139,7 @@ class RolloutSource final : public SampleSource {
 
   std::optional<GeneratedValidation> validate() override {
     const at::NoGradGuard no_grad;
-    return generator_.validate(step_);
+    return generator_.validate(step_, is_stopped_);
   }
 
  private:
@@ -167,15 +178,15 @@ class RolloutSource final : public SampleSource {
     return std::span(rollouts_).subspan(mini * size, size);
   }
 
-  /// Returns 0, the number of steps since the rollout began.
-  std::int64_t begin_rollout() {
+  /// Returns false if a stop request cancelled the rollout.
+  bool begin_rollout() {
+    std::optional<std::vector<Rollout>> rollouts =
+        config_.replay.empty()
+            ? generator_.generate(prompts_of_group(), step_, is_stopped_)
+            : comm::all_or_none(context_.world, [&] { return read(config_.replay, 0); });
+    if (!rollouts) return false;
     progress_.begin(step_);
-    comm::Communicator& world = context_.world;
-    if (config_.replay.empty()) {
-      rollouts_ = generator_.generate(prompts_of_group(), step_);
-    } else {
-      rollouts_ = comm::all_or_none(world, [&] { return read(config_.replay, 0); });
-    }
+    rollouts_ = std::move(*rollouts);
     device::with_torch_errors([&] { logprobs_.add(rollouts_, step_); });
     set_checked_old_logprobs();
     if (config_.loss.kl == "reward" && config_.has_reference())
@@ -183,7 +194,7 @@ class RolloutSource final : public SampleSource {
     failpoint("rl.reward");
     set_all_advantages(config_.has_tracker() ? std::optional(next_baseline()) : std::nullopt);
     publish();
-    return 0;
+    return true;
   }
 
   /// Throws RolloutGapError on one rank if a rank has a difference above rl.max_gap. Collective.
@@ -318,6 +329,7 @@ class RolloutSource final : public SampleSource {
   AnswerLogprobs logprobs_;
   RlMeasures measures_;
   RolloutProgress progress_;
+  std::function<bool()> is_stopped_ = [] { return false; };
 
   std::int64_t next_sample_ = 0;
   std::int64_t step_ = 0;          // number of the last update that next() returned, from 1

@@ -26,41 +26,51 @@ RolloutGenerator::RolloutGenerator(const RlConfig& config, const SourceContext& 
         comm::all_or_none(context.world, [&] { return std::make_unique<Agent>(config_, tokens_); });
 }
 
-std::vector<Rollout> RolloutGenerator::generate(std::span<const std::int64_t> prompts,
-                                                std::int64_t step) {
+std::optional<std::vector<Rollout>> RolloutGenerator::generate(
+    std::span<const std::int64_t> prompts, std::int64_t step,
+    const std::function<bool()>& is_stopped) {
   const Timer timer;
   copy_weights();
-  std::vector<Rollout> own = comm::all_or_none(ranks_.world(), [&] {
+  std::optional<std::vector<Rollout>> own = comm::all_or_none(ranks_.world(), [&] {
     return device::with_torch_errors([&] {
       std::vector<RlPrompt> read;
       for (const std::int64_t index : prompts) read.push_back(prompts_.at(index));
       return generate_answers(
-          setup_of(step - 1), read,
+          setup_of(step - 1, is_stopped), read,
           ranks_.share(prompts.size() * static_cast<std::size_t>(config_.group)));
     });
   });
+  if (is_true_on_any_rank(!own)) return std::nullopt;
   seconds_ = timer.seconds();
   failpoint("rl.rollout");
   comm::all_or_none(ranks_.world(), [&] {
-    if (!own.empty()) rewards_.score(own);
+    if (!own->empty()) rewards_.score(*own);
   });
-  return ranks_.exchange(std::move(own), tokens_.size);
+  return ranks_.exchange(std::move(*own), tokens_.size);
 }
 
-GeneratedValidation RolloutGenerator::validate(std::int64_t step) {
+GeneratedValidation RolloutGenerator::validate(std::int64_t step,
+                                               const std::function<bool()>& is_stopped) {
   copy_weights();
   comm::Communicator& world = ranks_.world();
-  std::array<double, 3> sums = comm::all_or_none(world, [&] {
+  auto sums = comm::all_or_none(world, [&] {
     return device::with_torch_errors([&] {
       const std::vector<RlPrompt> prompts =
           valid_prompts(context_.validation, world.rank(), world.size());
-      return validate_prompts(setup_of(step), prompts, rewards_);
+      return validate_prompts(setup_of(step, is_stopped), prompts, rewards_);
     });
   });
-  for (double& sum : sums)
+  if (is_true_on_any_rank(!sums)) return {.cancelled = true};
+  for (double& sum : *sums)
     sum = comm::all_reduce_value(world, sum, comm::ReduceOp::sum, "validation");
-  const double reward = sums[0] / sums[2];
-  return {-reward, {{"valid_reward", reward}, {"valid_pass_at_k", sums[1] / sums[2]}}};
+  const auto [rewards, passed, prompts] = *sums;
+  const double reward = rewards / prompts;
+  return {-reward, {{"valid_reward", reward}, {"valid_pass_at_k", passed / prompts}}};
+}
+
+bool RolloutGenerator::is_true_on_any_rank(bool value) const {
+  return comm::all_reduce_value(ranks_.world(), std::int64_t{value}, comm::ReduceOp::max,
+                                "stop request") != 0;
 }
 
 void RolloutGenerator::copy_weights() {
@@ -74,13 +84,15 @@ void RolloutGenerator::copy_weights() {
   whole_->copy_weights(context_.model.registry());
 }
 
-GenerationSetup RolloutGenerator::setup_of(std::int64_t weights_version) const {
+GenerationSetup RolloutGenerator::setup_of(std::int64_t weights_version,
+                                           const std::function<bool()>& is_stopped) const {
   return {whole_ ? whole_->transformer() : context_.model,
           tokens_,
           config_,
           agent_.get(),
           context_.config.train.seed,
-          weights_version};
+          weights_version,
+          is_stopped};
 }
 
 }  // namespace trireme::train

@@ -1,6 +1,8 @@
 #pragma once
 #include <array>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,18 +26,24 @@ class RolloutGenerator {
 
   /// Generates and scores the answers to the prompts with these indices, which belong to the group
   /// of this rank. Returns whole groups of answers in the order of the prompts. `step` is the
-  /// number of the next update.
-  std::vector<Rollout> generate(std::span<const std::int64_t> prompts, std::int64_t step);
+  /// number of the next update. Returns nullopt on all ranks if `is_stopped` returned true on a rank.
+  std::optional<std::vector<Rollout>> generate(std::span<const std::int64_t> prompts,
+                                               std::int64_t step,
+                                               const std::function<bool()>& is_stopped);
 
   /// Returns the time of the last generate() without the rewards, in seconds.
   [[nodiscard]] double seconds() const { return seconds_; }
 
   /// Generates one greedy answer and rl.group sampled answers for each prompt of the validation.
-  [[nodiscard]] GeneratedValidation validate(std::int64_t step);
+  /// `is_stopped` as in generate().
+  [[nodiscard]] GeneratedValidation validate(std::int64_t step,
+                                             const std::function<bool()>& is_stopped);
 
  private:
   void copy_weights();
-  [[nodiscard]] GenerationSetup setup_of(std::int64_t weights_version) const;
+  [[nodiscard]] GenerationSetup setup_of(std::int64_t weights_version,
+                                         const std::function<bool()>& is_stopped) const;
+  [[nodiscard]] bool is_true_on_any_rank(bool value) const;
 
   const RlConfig& config_;
   const SourceContext& context_;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -42,12 +43,14 @@ struct UpdateSamples {
   std::vector<data::Batch> batches;  // this rank's micro-batches: global_batch / (micro_batch * dp)
   std::int64_t next_sample = 0;      // number of samples that the run has used after this update
   double waited_s = 0;               // time that the ranks had no samples
+  bool cancelled = false;  // a stop request ended next(): no samples, and the source is as before
 };
 
 /// Result of a validation that a source computes with answers of the current weights.
 struct GeneratedValidation {
   double loss = 0;  // the lower, the better
   std::vector<std::pair<std::string, double>> metrics;
+  bool cancelled = false;  // a stop request ended the validation: there is no result
 };
 
 /// Source of the samples of each update. It is the only interface that the training loop,
@@ -63,6 +66,11 @@ class SampleSource {
   /// Sets the number of steps that the run has completed. Called once before next(); a source
   /// without step-dependent samples ignores it.
   virtual void start_at(std::int64_t /*step*/) {}
+
+  /// Sets the function that tells whether this rank has a stop request. Called once before next().
+  /// A source whose next() or validate() takes long calls the function, and cancels its work on all
+  /// ranks.
+  virtual void cancel_when(std::function<bool()> /*is_requested*/) {}
 
   /// Puts the state after the first `next_sample` samples into the values of a checkpoint. Samples
   /// of a cancelled update do not count.

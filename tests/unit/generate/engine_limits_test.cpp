@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "generate/answer_all.hpp"
 #include "generate/cache/schedule.hpp"
-#include "generate/engine.hpp"
 #include "text/chat/chat_writer.hpp"
 #include "unit/core/scratch.hpp"
 #include "unit/generate/small_model.hpp"
@@ -125,6 +125,22 @@ class ForcedText final : public generate::TokenMask {
   std::vector<std::uint32_t> ids_;
   std::size_t next_ = 0;
 };
+
+TEST(GenerationEngine, AStopCancelsTheAnswersThatHaveNotEnded) {
+  const SmallModel small;
+  generate::GenerationEngine engine(*small.model, small.tokenizer, {});
+  int steps = 0;
+
+  const auto answers = generate::answer_all(
+      engine, {greedy({5, 9}, 2), greedy({3, 7, 1}, 50)}, [](auto, const auto&, const auto&) {},
+      [&] { return ++steps == 4; });
+
+  EXPECT_EQ(answers[0].finish, generate::FinishReason::length);
+  EXPECT_EQ(answers[0].tokens.size(), 2U);
+  EXPECT_EQ(answers[1].finish, generate::FinishReason::cancelled);
+  EXPECT_EQ(answers[1].tokens.size(), 4U);
+  EXPECT_EQ(steps, 4);
+}
 
 TEST(GenerationEngine, AChatEndsAtTheTextOfAnEndTokenThatTheTokenizerLacks) {
   const SmallModel small;

@@ -1,4 +1,4 @@
-#include "generate/engine.hpp"
+#include "generate/answer_all.hpp"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "comm/factory.hpp"
-#include "generate/engine.hpp"
+#include "generate/answer_all.hpp"
 #include "support/full_logits.hpp"
 #include "unit/text/text_samples.hpp"
 

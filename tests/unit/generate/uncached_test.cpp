@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "generate/engine.hpp"
+#include "generate/answer_all.hpp"
 #include "unit/generate/small_model.hpp"
 
 namespace trireme::testing {
