@@ -34,10 +34,10 @@ STOPPING_PROGRAM = """
 import json, os, signal, sys
 marker, rollouts = sys.argv[1:]
 parent = os.getppid()
-while open(f'/proc/{parent}/comm').read() != 'trireme\n':
+while open(f'/proc/{parent}/comm').read().strip() != 'trireme':
     parent = int(open(f'/proc/{parent}/stat').read().rpartition(')')[2].split()[1])
 for line in sys.stdin:
-    if os.path.exists(marker) and len(os.listdir(rollouts)) == 1:
+    if os.path.exists(marker) and os.path.exists(f'{rollouts}/step-000000001.jsonl'):
         os.kill(parent, signal.SIGTERM)
     print('{"result":"7"}', flush=True)
 """
