@@ -1,5 +1,5 @@
-"""The HTML report in a headless Chromium: it loads nothing, fits the window, draws all charts,
-zooms, prints, and opens 10^6 steps in 2 s. Arguments: the program trireme."""
+"""The HTML report in a headless Chromium: it loads nothing, fits the window, draws all charts
+with labels that do not touch, zooms, prints, and opens 10^6 steps in 2 s. Arguments: the program trireme."""
 import base64
 import json
 import os
@@ -143,6 +143,7 @@ def check_small(program, folder):
                 return pixels.some((value) => value > 0); })""")
             assert drawn, f"{width} pixels, {scheme}: an empty chart"
             page.picture(f"report-{width}-{scheme}")
+        check_labels(page)
     page.js("range.zoom(0.1, 100)")
     assert page.js("return range.now[1] - range.now[0]") < 25
     page.js("document.getElementById('reset').click()")
@@ -155,6 +156,41 @@ def check_small(program, folder):
     complaints = [entry for entry in page.driver.get_log("browser") if entry["level"] == "SEVERE"]
     assert complaints == [], complaints
     page.driver.quit()
+
+
+# Draws a chart with steps from..to and values low..high, and returns the labels of its axes that touch, are equal or are cut off.
+LABELS = """
+    const [from, to, low, high, log] = arguments;
+    const parent = document.querySelector('#charts .grid');
+    const chart = new Chart(parent, Object.assign(new SharedRange(), { whole: [from, to], now: [from, to] }),
+      { title: 'Labels', lines: [{ name: 'a', colour: '--run0', x: Float64Array.of(from, to), y: Float32Array.of(low, high) }] });
+    chart.log = log;
+    const labels = [];
+    const draw = CanvasRenderingContext2D.prototype.fillText;
+    CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+      const size = this.measureText(text);
+      labels.push({ text, isStep: this.textAlign === 'center', left: x - size.actualBoundingBoxLeft, right: x + size.actualBoundingBoxRight,
+        top: y - size.actualBoundingBoxAscent, bottom: y + size.actualBoundingBoxDescent });
+      draw.call(this, text, x, y);
+    };
+    chart.draw();
+    CanvasRenderingContext2D.prototype.fillText = draw;
+    const { clientWidth, clientHeight } = chart.canvas;
+    chart.canvas.parentElement.remove();
+    const wrong = labels.filter((a) => a.left < 0 || a.right > clientWidth || a.top < 0 || a.bottom > clientHeight).map((a) => `${a.text} is cut off`);
+    labels.forEach((a, i) => labels.slice(i + 1).forEach((b) => {
+      if (a.isStep === b.isStep && a.text === b.text) wrong.push(`${a.text} twice`);
+      if (a.left < b.right + 2 && b.left < a.right + 2 && a.top < b.bottom + 2 && b.top < a.bottom + 2) wrong.push(`${a.text} touches ${b.text}`);
+    }));
+    return labels.length < 4 ? ['only ' + labels.map((a) => a.text)] : wrong;"""
+
+
+def check_labels(page):
+    for steps in ((0, 200), (999000, 1000000), (123456, 123459)):
+        for low, high, log in ((2, 3, False), (-0.5, 0.5, False), (-1.2e-10, 3e-10, False), (1.05e-4, 1.06e-4, False), (0, 123456, False), (2.3, 2.31, True),
+                               (1, 10, True), (0.9, 22, True), (1, 1000, True), (1e-12, 1e4, True), (1e-30, 1e6, True)):
+            wrong = page.driver.execute_script(LABELS, *steps, low, high, log)
+            assert wrong == [], (steps, low, high, log, wrong)
 
 
 def check_large(program, folder):

@@ -2,6 +2,7 @@
    greatest value of its points, so that no spike is lost at any zoom. */
 
 const kBlock = 64;  // points of one entry in the table of extremes
+const kLabelHeight = 14;  // pixels of a label of an axis, with its distance to the next one
 
 /** Returns the colour of a CSS variable in the current colour scheme. */
 const colourOf = (() => {
@@ -229,7 +230,7 @@ class Chart {
     this.canvas.height = Math.round(height * scale);
     const paint = this.canvas.getContext("2d");
     paint.scale(scale, scale);
-    this.area = { left: 52, top: 8, width: width - 60, height: height - 32 };
+    this.area = { left: 60, top: 8, width: width - 68, height: height - 32 };
     const [low, high] = this.valueRange();
     const { left, top, width: w, height: h } = this.area;
     const [from, to] = this.range.now;
@@ -256,20 +257,23 @@ class Chart {
     paint.lineWidth = 1;
     paint.textAlign = "right";
     paint.textBaseline = "middle";
-    for (const value of this.isLog() ? logTicks(low, high) : niceTicks(low, high, height / 45)) {
+    const marks = this.isLog() ? logTicks(low, high, kLabelHeight / height) : niceTicks(low, high, height / 45);
+    const texts = tickTexts(marks);
+    for (const [i, value] of marks.entries()) {
       const y = Math.round(pixelY(value)) + 0.5;
       paint.beginPath();
       paint.moveTo(left, y);
       paint.lineTo(left + width, y);
       paint.stroke();
-      paint.fillText(formatNumber(value), left - 6, y);
+      paint.fillText(texts[i], left - 6, y);
     }
     paint.textAlign = "center";
     paint.textBaseline = "top";
-    for (const step of niceTicks(...this.range.now, width / 90)) {
-      const x = Math.min(pixelX(step), left + width - 8);
-      paint.fillText(formatNumber(step), x, top + height + 6);
-    }
+    const steps = niceTicks(...this.range.now, width / 90);
+    tickTexts(steps).forEach((text, i) => {
+      const half = paint.measureText(text).width / 2;
+      paint.fillText(text, Math.min(pixelX(steps[i]), this.canvas.clientWidth - half), top + height + 9);
+    });
   }
 
   drawLine(paint, line, pixelX, pixelY) {
