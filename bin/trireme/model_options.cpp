@@ -2,6 +2,7 @@
 
 #include "checkpoint/maintenance/commands.hpp"
 #include "checkpoint/maintenance/model_path.hpp"
+#include "generate/engine_config.hpp"
 
 namespace trireme {
 
@@ -40,8 +41,7 @@ config::Command& add_chat_template_option(config::Command& command,
 }
 
 config::Command& add_cuda_graph_option(config::Command& command, std::string& mode) {
-  return command.option("--cuda-graph", &mode, "auto|true|false",
-                        "on a GPU, launch each decoding step as a CUDA graph");
+  return command.option("--cuda-graph", &mode, "auto|true|false", generate::kCudaGraphHelp);
 }
 
 config::Command& add_draw_options(config::Command& command, generate::SamplingConfig& sampling) {

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <exception>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -217,7 +218,10 @@ std::unique_ptr<DecodeGraphs> make_decode_graphs(const std::string& mode, model:
   if (mode == "false") return nullptr;
   const std::string reason = reason_against_decode_graphs(model, num_ranks);
   if (reason.empty()) return std::make_unique<DecodeGraphs>(model, cache);
-  if (mode == "true") log::warn(formatted("decoding runs without CUDA graphs: {}", reason));
+  static std::once_flag warned;  // rl makes an engine for each rollout
+  if (mode == "true")
+    std::call_once(warned,
+                   [&] { log::warn(formatted("decoding runs without CUDA graphs: {}", reason)); });
   return nullptr;
 }
 

@@ -45,7 +45,7 @@ void check_batch(const char* option, std::int64_t batch) {
 }
 
 void check_cuda_graph(const std::string& mode) {
-  if (mode != "auto" && mode != "true" && mode != "false")
+  if (std::ranges::find(kCudaGraphModes, mode) == kCudaGraphModes.end())
     fail(ErrorKind::usage, "--cuda-graph {}, must be auto, true or false", mode);
 }
 

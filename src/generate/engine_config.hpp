@@ -1,6 +1,8 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace trireme::model {
 
@@ -12,6 +14,12 @@ namespace trireme::generate {
 
 /// Checks EngineConfig::max_batch. Throws Error(usage) that names `option`, which sets it.
 void check_batch(const char* option, std::int64_t batch);
+
+/// Values of EngineConfig::cuda_graph.
+inline constexpr std::array<std::string_view, 3> kCudaGraphModes{"auto", "true", "false"};
+
+/// Help of the options and keys that set EngineConfig::cuda_graph.
+inline constexpr const char* kCudaGraphHelp = "on a GPU, launch each decoding step as a CUDA graph";
 
 /// Checks EngineConfig::cuda_graph. Throws Error(usage) that names the option.
 void check_cuda_graph(const std::string& mode);
@@ -32,7 +40,7 @@ struct EngineConfig {
   std::int64_t row_cost_tokens = 0;
   bool share_prefixes = true;
   /// Decoding steps as CUDA graphs (decode_graphs.hpp): auto, true or false. auto: if possible;
-  /// true: like auto, with a warning if it is not possible.
+  /// true: like auto, with one warning if it is not possible.
   std::string cuda_graph = "auto";
   const char* context_option = "--max-context";  // option that sets max_context, for messages
 };

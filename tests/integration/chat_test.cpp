@@ -139,6 +139,12 @@ TEST_F(ChatProgram, EndsAScriptAtItsFirstMistake) {
   EXPECT_EQ(piped("").code, 0);
 }
 
+TEST_F(ChatProgram, WarnsOnACpuOnlyIfGraphsAreAskedFor) {
+  const char* warning = "decoding runs without CUDA graphs: the model is not on a GPU";
+  EXPECT_EQ(count(piped("the\n", {"--max-tokens", "2", "--cuda-graph", "true"}).err, warning), 1U);
+  EXPECT_EQ(count(piped("the\n", {"--max-tokens", "2"}).err, warning), 0U);
+}
+
 TEST_F(ChatProgram, StopsAnAnswerAndContinuesAtATerminal) {
   const auto terminal =
       typed({"--max-tokens", "16000", "--history", path("history").string(), "--temperature", "0"});

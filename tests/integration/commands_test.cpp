@@ -293,6 +293,8 @@ TEST_F(Commands, NamesTheOptionThatIsWrongAsItWasGiven) {
     refused(command, {"--threads", "3000000000"}, "--threads 3000000000, must be in [0, 1024]");
     refused(command, {"--threads", "-1"}, "--threads -1, must be in [0, 1024]");
   }
+  for (const Arguments& command : {generate, {"chat"}, {"serve", "--port", "0"}})
+    refused(command, {"--cuda-graph", "yes"}, "--cuda-graph yes, must be auto, true or false");
   refused(generate, {"--weights", "int8", "--precision", "fp64", "--device", "cpu"},
           "--weights int8 does not support --precision fp64");
   refused(generate, {"--kv-cache-mib", "1", "--max-tokens", "8000"}, " or lower --max-tokens");

@@ -52,6 +52,7 @@ int talk_with(ChatSession& talk, LineReader& reader, bool someone_types) {
 int run(ChatOptions& options) {
   options.settings.thinking = read_thinking(options.thinking);
   options.settings.check();
+  generate::check_cuda_graph(options.engine.cuda_graph);
   const bool is_utf8 = use_utf8_locale();
   const auto model = generate::load_model(options.model);
   generate::GenerationEngine engine(*model->transformer, model->tokenizer, options.engine);
@@ -79,6 +80,7 @@ void add_chat_command(config::CommandLine& line) {
   config::Command& command = line.command("chat", "talk with a trained model in the terminal");
   add_model_options(command, options->model);
   add_weights_option(command, options->model);
+  add_cuda_graph_option(command, options->engine.cuda_graph);
   add_chat_template_option(command, options->model)
       .option("--system", &options->system, "TEXT", "system prompt")
       .option("--thinking", &options->thinking, "auto|on|off",

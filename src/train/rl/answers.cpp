@@ -129,6 +129,7 @@ std::optional<std::vector<Rollout>> generate_answers(const GenerationSetup& setu
                                   : static_cast<std::int64_t>(longest) + config.max_new_tokens;
   engine_config.context_option =
       setup.agent != nullptr ? "rl.max_total_tokens" : "rl.max_new_tokens";
+  engine_config.cuda_graph = config.cuda_graph;
   generate::GenerationEngine engine(setup.model, setup.tokens.tokenizer, engine_config);
   const std::int64_t max_turns = setup.agent != nullptr ? config.max_turns : 1;
   std::vector<std::size_t> open(rollouts.size());

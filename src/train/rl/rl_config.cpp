@@ -102,6 +102,7 @@ void check(const RlConfig& config, Problems& problems) {
     problems.add("rl.max_total_tokens", config.max_total_tokens, "must be 2 or more");
   if (config.keep_rollouts < 0)
     problems.add("rl.keep_rollouts", config.keep_rollouts, "must be 0 or more");
+  problems.one_of("rl.cuda_graph", config.cuda_graph, names(generate::kCudaGraphModes));
   check_rewards(config, problems);
   check_ppo(config.ppo, problems);
 }

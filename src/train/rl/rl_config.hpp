@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/problems.hpp"
+#include "generate/engine_config.hpp"
 #include "objective/policy_loss.hpp"
 #include "reward/reward.hpp"
 
@@ -89,6 +90,7 @@ struct RlConfig {
   std::int64_t max_total_tokens = 2500;
   std::string replay;
   std::int64_t keep_rollouts = 0;
+  std::string cuda_graph = "auto";
 
   /// Returns true if the log-probabilities of the current weights are needed before the loss. spo
   /// measures their change; those of answers from a file are not those of the current weights.
@@ -177,6 +179,7 @@ struct RlConfig {
           "or a directory with step-NNNNNNNNN.jsonl; empty: generate");
     visit("keep_rollouts", self.keep_rollouts,
           "number of newest files in RUN/rollouts to keep; 0: all");
+    visit("cuda_graph", self.cuda_graph, generate::kCudaGraphHelp);
   }
 };
 

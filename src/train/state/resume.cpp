@@ -37,7 +37,8 @@ constexpr auto kMayDiffer = std::to_array<std::string_view>({"parallel.",
                                                              "train.hash_weights_every",
                                                              "train.profile",
                                                              "rl.reward_timeout_s",
-                                                             "rl.keep_rollouts"});
+                                                             "rl.keep_rollouts",
+                                                             "rl.cuda_graph"});
 
 struct LaterKey {
   std::string_view key;

@@ -9,6 +9,8 @@
 #include "train/rl/rollout_progress.hpp"
 #include "train/rl/token_advantages.hpp"
 #include "train/start/run_keys.hpp"
+#include "train/state/continuation.hpp"
+#include "train/state/resume.hpp"
 #include "train/state/run_values.hpp"
 #include "train/task/task.hpp"
 #include "unit/data/small_set.hpp"
@@ -88,6 +90,32 @@ TEST(RlKeys, EachKeyOfPpoHasLimits) {
                                                         {"rl.objective", "pg"},
                                                         {"rl.mini_batch", "-1"}})
     EXPECT_NE(problems_of({{key, value}}).find(cat(key, " = ")), std::string::npos) << key;
+}
+
+TEST(RlKeys, GraphsOfDecodingStepsHaveTheValuesOfOtherCommands) {
+  for (const char* mode : {"auto", "true", "false"})
+    EXPECT_EQ(problems_of({{"rl.cuda_graph", mode}}), "") << mode;
+  EXPECT_NE(problems_of({{"rl.cuda_graph", "yes"}}).find("rl.cuda_graph = yes"), std::string::npos);
+}
+
+TEST(RlKeys, AResumedRunMayTurnGraphsOffAndContinuesWithinRounding) {
+  const std::unique_ptr<Task> task = make_rl_task();
+  RunConfig config;
+  const std::unique_ptr<config::ConfigSet> keys = make_run_keys(config, task->section());
+  const Fingerprint fingerprint{{"binary", "aa"}};
+  RunValues values;
+  values.config = config_texts(*keys);
+  values.fingerprint = fingerprint;
+  const auto describe = [&] {
+    return describe_continuation({values, config, *keys, fingerprint, "", 0});
+  };
+  EXPECT_TRUE(describe().starts_with("exact: ")) << describe();
+
+  keys->set("rl.cuda_graph", "false", "--rl.cuda_graph");
+
+  EXPECT_EQ(describe(),
+            "the state is exact, losses continue within rounding: changed rl.cuda_graph false (was "
+            "auto)");
 }
 
 TEST(RlKeys, TheWarningNamesOnlyTheKeysThatCut) {
