@@ -190,6 +190,13 @@ void GgufValues::numbers(std::string_view key, const std::vector<std::int32_t>& 
   for (const std::int32_t value : values) append(bytes_, value);
 }
 
+void GgufValues::reals(std::string_view key, const std::vector<float>& values) {
+  begin(key, kList);
+  append(bytes_, kReal);
+  append(bytes_, std::uint64_t{values.size()});
+  for (const float value : values) append(bytes_, value);
+}
+
 void write_gguf(const std::filesystem::path& path, const GgufValues& values,
                 std::span<const GgufTensor> tensors,
                 const std::function<void(std::uint64_t)>& on_bytes) {

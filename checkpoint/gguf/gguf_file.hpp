@@ -39,6 +39,7 @@ class GgufValues {
   void flag(std::string_view key, bool value);
   void texts(std::string_view key, const std::vector<std::string>& values);
   void numbers(std::string_view key, const std::vector<std::int32_t>& values);
+  void reals(std::string_view key, const std::vector<float>& values);
 
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
 

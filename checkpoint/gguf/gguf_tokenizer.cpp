@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "checkpoint/exchange/special_tokens.hpp"
+#include "checkpoint/gguf/gguf_pieces.hpp"
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 #include "core/join.hpp"
@@ -17,7 +18,14 @@ namespace trireme::checkpoint {
 namespace {
 
 /// Types of tokens in llama.cpp.
-enum TokenType : std::int32_t { normal = 1, control = 3, user_defined = 4, unused = 5 };
+enum TokenType : std::int32_t {
+  normal = 1,
+  unknown = 2,
+  control = 3,
+  user_defined = 4,
+  unused = 5,
+  byte = 6
+};
 
 /// A pre-tokenizer of llama.cpp.
 struct PreTokenizer {
@@ -47,21 +55,6 @@ std::string_view pre_tokenizer_name(const text::TokenizerSpec& spec, const std::
        }));
 }
 
-/// Throws Error(usage) for a tokenizer that is not byte-level BPE.
-void check_byte_level(const std::string& tokenizer_json, const std::string& where) {
-  const Json json = parse_json(tokenizer_json, cat(where, "/tokenizer.json"));
-  const Json model = json.value("model", Json::object());
-  const Json decoder = json.value("decoder", Json());
-  const bool is_bytes = decoder.dump().find("\"ByteLevel\"") != std::string::npos;
-  if (model.value("type", Json("BPE")) != "BPE" ||
-      model.value("byte_fallback", Json(false)) != false || !is_bytes)
-    fail(
-        ErrorKind::usage,
-        "{}: --format gguf: the tokenizer is not byte-level BPE. Only tokenizers of this kind can be "
-        "exported; export with --format hf instead",
-        where);
-}
-
 /// Returns the id that a post-processor adds at one end; none if it adds nothing.
 std::optional<std::uint32_t> added_id(const std::vector<std::uint32_t>& ids, std::string_view end,
                                       const std::string& where) {
@@ -74,18 +67,25 @@ std::optional<std::uint32_t> added_id(const std::vector<std::uint32_t>& ids, std
   return ids.empty() ? std::nullopt : std::optional(ids.front());
 }
 
-void put_tokens(const text::TokenizerSpec& spec, std::int64_t vocab_size, const std::string& where,
-                GgufValues& values) {
+/// Returns the type of an added token. llama.cpp cuts the text of such a token out of a text. Hugging
+/// Face does not cut out U+2581 where a text has a space, so those tokens stay normal.
+TokenType added_type(const text::TokenizerSpec& spec, const text::AddedToken& added) {
+  if (spec.pieces && spec.pieces->unk_id == added.id) return unknown;
+  if (added.special) return control;
+  const bool has_space = spec.pieces && added.content.find("\u2581") != std::string::npos;
+  return has_space ? normal : user_defined;
+}
+
+/// Adds the texts and types of tokens. Returns the texts.
+std::vector<std::string> put_tokens(const text::TokenizerSpec& spec, std::int64_t vocab_size,
+                                    const std::string& where, GgufValues& values) {
   std::vector<std::string> tokens;
   for (std::int64_t id = 0; id < vocab_size; ++id) tokens.push_back(formatted("[PAD{}]", id));
   std::vector<std::int32_t> types(tokens.size(), unused);
   for (const auto& [token, id] : spec.vocab) {
     tokens.at(id) = token;
-    types.at(id) = normal;
+    types.at(id) = spec.pieces && text::byte_of_token(token) ? byte : normal;
   }
-  std::vector<std::string> merges;
-  for (const text::MergeRule& merge : spec.merges)
-    merges.push_back(cat(tokens.at(merge.left), " ", tokens.at(merge.right)));
   for (const text::AddedToken& added : spec.added) {
     if (added.single_word || added.lstrip || added.rstrip)
       fail(ErrorKind::usage,
@@ -93,10 +93,18 @@ void put_tokens(const text::TokenizerSpec& spec, std::int64_t vocab_size, const 
            "llama.cpp does not have. Export with --format hf instead",
            where, added.content);
     tokens.at(added.id) = added.content;
-    types.at(added.id) = added.special ? control : user_defined;
+    types.at(added.id) = added_type(spec, added);
   }
   values.texts("tokenizer.ggml.tokens", tokens);
   values.numbers("tokenizer.ggml.token_type", types);
+  return tokens;
+}
+
+void put_merges(const text::TokenizerSpec& spec, const std::vector<std::string>& tokens,
+                GgufValues& values) {
+  std::vector<std::string> merges;
+  for (const text::MergeRule& merge : spec.merges)
+    merges.push_back(cat(tokens.at(merge.left), " ", tokens.at(merge.right)));
   values.texts("tokenizer.ggml.merges", merges);
 }
 
@@ -143,14 +151,17 @@ void put_gguf_tokenizer(const std::map<std::string, std::string>& files, std::in
         "{}: --format gguf: the model has no tokenizer.json, and a GGUF file contains the tokenizer. "
         "Export with --format hf, add the tokenizer to that directory, and export the directory",
         where);
-  check_byte_level(file->second, where);
   const text::TokenizerSpec spec = text::parse_tokenizer_json(file->second, where);
   if (std::int64_t{spec.vocab_size} > vocab_size)
     fail(ErrorKind::data, "{}: the tokenizer has {} ids, but the embedding has {} rows", where,
          spec.vocab_size, vocab_size);
-  values.text("tokenizer.ggml.model", "gpt2");
-  values.text("tokenizer.ggml.pre", pre_tokenizer_name(spec, where));
-  put_tokens(spec, vocab_size, where, values);
+  values.text("tokenizer.ggml.model", spec.pieces ? "llama" : "gpt2");
+  values.text("tokenizer.ggml.pre", spec.pieces ? "default" : pre_tokenizer_name(spec, where));
+  const std::vector<std::string> tokens = put_tokens(spec, vocab_size, where, values);
+  if (spec.pieces)
+    put_gguf_pieces(spec, tokens, where, values);
+  else
+    put_merges(spec, tokens, values);
   put_special_tokens(files, spec, where, values);
   if (const std::string chat = template_text(files, where); !chat.empty())
     values.text("tokenizer.chat_template", chat);

@@ -9,11 +9,13 @@ transformers makes tiny random models with tokenizers of several kinds (CASES), 
 gguf quantizes it;
 - llama.cpp continues prompts of token ids in f32 with the same greedy ids as `trireme generate`,
 with log-probabilities within 1e-3;
-- llama.cpp gives the ids of the package tokenizers for random texts;
+- llama.cpp gives the ids of the package tokenizers for random texts, also with tokenizers of
+SentencePiece;
 - the chat template, the ids of special tokens and the types of tokens are those of the directory.
 
 Exits with 1 and prints all differences.
 """
+import io
 import json
 import os
 import random
@@ -24,11 +26,13 @@ import urllib.request
 
 import gguf
 import numpy as np
+import sentencepiece
 import torch
 import transformers
 import xllamacpp
 from prompt_ids import LLAMA3, QWEN2, ROLES, SPECIAL, make_tokenizer, split, template
-from tokenizers import Tokenizer, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from transformers.convert_slow_tokenizer import generate_merges
 
 NEW, BOUND = 16, 1e-3
 PADDED = 3  # the case with rows of the embedding that have no token
@@ -40,6 +44,10 @@ DIGITS = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
 BOS = template("<|im_start|> $A")
 EXPERTS = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": True}
 LLAMA3_ROPE = {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 32, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+SPACE = "\u2581"
+PREPEND = normalizers.Sequence([normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)])
+GEMMA_SPLIT = pre_tokenizers.Split(" ", "merged_with_previous")
+PIECES = "default"  # the name of the pre-tokenizer of SentencePiece tokenizers
 # Configuration class, its values, architecture of llama.cpp, name of the pre-tokenizer, pre-tokenizer, normalizer, post-processor, ignore_merges
 CASES = [
     ("Llama", {"tie_word_embeddings": False}, "llama", "gpt-2", BYTES, None, None, False),
@@ -49,7 +57,8 @@ CASES = [
     ("Qwen3", {"head_dim": 32, "tie_word_embeddings": True}, "qwen3", "dbrx", split(LLAMA3), None, None, False),
     ("Qwen3Moe", {"head_dim": 16, "mlp_only_layers": [], **EXPERTS}, "qwen3moe", "qwen35", split(QWEN35), None, None, False),
     ("Mixtral", {"num_local_experts": 4, "sliding_window": None}, "llama", "gpt-2", BYTES, None, None, False),
-    ("Gemma3Text", {"num_hidden_layers": 7, "head_dim": 32, "sliding_window": 8, "query_pre_attn_scalar": 32, "rope_theta": 1e6}, "gemma3", "gpt-2", BYTES, None, BOS, False),
+    ("Gemma3Text", {"num_hidden_layers": 7, "head_dim": 32, "sliding_window": 8, "query_pre_attn_scalar": 32, "rope_theta": 1e6}, "gemma3", PIECES, GEMMA_SPLIT, normalizers.Replace(" ", SPACE), BOS, False),
+    ("Llama", {}, "llama", PIECES, None, PREPEND, BOS, False),
 ]
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
 # Names of Hugging Face modules in a GGUF file. Gemma 3 has other norms.
@@ -70,10 +79,51 @@ class Differences:
             print(f"{what}: {str(got)[:300]}, expected {str(want)[:300]}")
 
 
-def make_folder(work, padding, name, values, pre_tokenizer, normalizer, post_processor, ignore_merges):
+def make_piece_tokenizer(folder, normalizer, pre_tokenizer, post_processor):
+    """Trains a SentencePiece-BPE model and converts it as transformers converts published ones."""
+    rng = random.Random(1)
+    words = ["once", "upon", "a", "time", "there", "was", "banana", "when", "we'll", "don't", "12", "345", "caf\u00e9", "\u4f60\u597d", "_x", "..."]
+    texts = [" ".join(rng.choices(words, k=12)) for _ in range(200)]
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts), model_writer=model, model_type="bpe", vocab_size=420, byte_fallback=True, normalization_rule_name="identity",
+        remove_extra_whitespaces=False, unk_piece=SPECIAL[0], bos_piece=SPECIAL[1], eos_piece=SPECIAL[2], pad_id=-1, minloglevel=2,
+        user_defined_symbols=[] if normalizer is PREPEND else ["\n\n", "<table>", *(SPACE * n for n in range(2, 6))], hard_vocab_limit=False)
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    vocab = {pieces.id_to_piece(i): i for i in range(pieces.vocab_size())}
+    scores = {piece: pieces.get_score(i) for piece, i in vocab.items()}
+    merges = generate_merges(vocab, scores, SPECIAL)
+    tokenizer = Tokenizer(models.BPE(vocab, merges, unk_token=SPECIAL[0], fuse_unk=True, byte_fallback=True))
+    tokenizer.normalizer = normalizer
+    if pre_tokenizer is not None:
+        tokenizer.pre_tokenizer = pre_tokenizer
+    strip = [decoders.Strip(" ", 1, 0)] if normalizer is PREPEND else []
+    tokenizer.decoder = decoders.Sequence([decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *strip])
+    tokenizer.add_special_tokens([AddedToken(piece, normalized=False, special=True) for piece in SPECIAL])
+    tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in vocab if normalizer is not PREPEND and (piece in ("\n\n", "<table>") or piece[:2] == 2 * SPACE)])
+    tokenizer.post_processor = post_processor
+    tokenizer.save(os.path.join(folder, "tokenizer.json"))
+    with open(os.path.join(folder, "tokenizer_config.json"), "w", encoding="utf-8") as file:
+        json.dump({"tokenizer_class": "PreTrainedTokenizerFast", **ROLES, "chat_template": TEMPLATE}, file)
+    return tokenizer.get_vocab_size()
+
+
+def token_type(token, added, pre):
+    """Returns the type of a token in llama.cpp."""
+    if pre == PIECES and token == SPECIAL[0]:
+        return 2
+    if token in added and (added[token].special or SPACE not in token):
+        return 3 if added[token].special else 4
+    return 6 if pre == PIECES and token.startswith("<0x") else 1
+
+
+def make_folder(work, padding, pre, name, values, pre_tokenizer, normalizer, post_processor, ignore_merges):
     folder = os.path.join(work, "model")
     os.makedirs(folder)
-    size = make_tokenizer(folder, normalizer, pre_tokenizer, post_processor, {"tokenizer_class": "PreTrainedTokenizerFast", **ROLES, "chat_template": TEMPLATE})
+    if pre == PIECES:
+        size = make_piece_tokenizer(folder, normalizer, pre_tokenizer, post_processor)
+    else:
+        size = make_tokenizer(folder, normalizer, pre_tokenizer, post_processor, {"tokenizer_class": "PreTrainedTokenizerFast", **ROLES, "chat_template": TEMPLATE})
     path = os.path.join(folder, "tokenizer.json")
     with open(path, encoding="utf-8") as file:
         tokenizer = json.load(file)
@@ -153,7 +203,8 @@ def check_metadata(differences, reader, folder, padding, arch, pre, post_process
     differences.equal(f"{case}: pre-tokenizer", value(reader, "tokenizer.ggml.pre"), pre)
     differences.equal(f"{case}: template", value(reader, "tokenizer.chat_template"), TEMPLATE)
     differences.equal(f"{case}: tokens", tokens[:size], [tokenizer.id_to_token(i) for i in range(size)])
-    differences.equal(f"{case}: types", types, [3] * 3 + [1] * (size - 3) + [5] * padding)
+    added = {token.content: token for token in tokenizer.get_added_tokens_decoder().values()}
+    differences.equal(f"{case}: types", types, [token_type(token, added, pre) for token in tokens[:size]] + [5] * padding)
     differences.equal(f"{case}: padding", len(set(tokens)), size + padding)
     for role, token in (("bos", 1), ("eos", 2), ("padding", 0)):
         differences.equal(f"{case}: {role}", value(reader, f"tokenizer.ggml.{role}_token_id"), token)
@@ -188,11 +239,11 @@ class LlamaCpp:
 
 def random_text(rng):
     parts = [" ", "  ", "\n", "\n\n", "\t", "a", "time", " when", "I'M", "don't", "12", "345", "6", "\u4f60\u597d", "caf\u00e9", "e\u0301", "!", "...", "\u00bd", "\U0001f600",
-             "<|im_start|>", "<|im_end|>", "_x", "\r\n", "\u0e01\u0e33"]
+             "<|im_start|>", "<|im_end|>", "_x", "\r\n", "\u0e01\u0e33", "     ", "banana", " once", "<table>"]
     return "".join(rng.choice(parts) for _ in range(rng.randrange(1, 14)))
 
 
-def check_llama_cpp(differences, trireme, work, folder, path, normalizer, case):
+def check_llama_cpp(differences, trireme, work, folder, path, pre, normalizer, case):
     rng = random.Random(len(case))
     size = Tokenizer.from_file(os.path.join(folder, "tokenizer.json")).get_vocab_size()
     prompts = [[rng.randrange(size) for _ in range(length)] for length in (3, 11, 30)]
@@ -213,7 +264,7 @@ def check_llama_cpp(differences, trireme, work, folder, path, normalizer, case):
     tokenizer = Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
     for _ in range(150):
         text = random_text(rng)
-        if normalizer is None or normalizer.normalize_str(text) == text:  # llama.cpp does not normalize
+        if pre == PIECES or normalizer is None or normalizer.normalize_str(text) == text:  # llama.cpp does not normalize
             differences.equal(f"{case}: ids of {text!r}", llama.ids(text), tokenizer.encode(text).ids)
     return worst
 
@@ -229,7 +280,7 @@ def main():
         case = f"{name} {number}"
         with tempfile.TemporaryDirectory() as work:
             padding = 5 if number == PADDED else 0
-            folder, model = make_folder(work, padding, name, values, pre_tokenizer, normalizer, post_processor, ignore_merges)
+            folder, model = make_folder(work, padding, pre, name, values, pre_tokenizer, normalizer, post_processor, ignore_merges)
             wanted = wanted_tensors(model, arch)
             for dtype in ("f32", ("f16", "bf16", "q8_0")[number % 3]):
                 out = os.path.join(work, dtype)
@@ -238,7 +289,7 @@ def main():
                 check_tensors(differences, gguf.GGUFReader(f"{out}/model.gguf"), wanted, dtype, case)
             path = f"{work}/f32/model.gguf"
             check_metadata(differences, gguf.GGUFReader(path), folder, padding, arch, pre, post_processor, case)
-            worst = check_llama_cpp(differences, trireme, work, folder, path, normalizer, case)
+            worst = check_llama_cpp(differences, trireme, work, folder, path, pre, normalizer, case)
             # Trireme gives unused ids no probability; llama.cpp does.
             differences.equal(f"{case}: log-probabilities within {BOUND} (differ by {worst:.1e})", worst < BOUND or padding > 0, True)
         print(f"{case}: {arch}, {pre}, log-probabilities within {worst:.1e}", flush=True)

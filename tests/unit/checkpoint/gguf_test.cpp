@@ -7,6 +7,7 @@
 #include "checkpoint/gguf/gguf_tokenizer.hpp"
 #include "checkpoint/maintenance/commands.hpp"
 #include "core/error.hpp"
+#include "text/spec/piece_spec.hpp"
 #include "unit/checkpoint/hf_models.hpp"
 #include "unit/checkpoint/one_rank.hpp"
 #include "unit/checkpoint/support.hpp"
@@ -59,6 +60,26 @@ std::string tokenizer_error(const std::string& tokenizer, std::int64_t vocab_siz
     GgufValues values;
     put_gguf_tokenizer({{"tokenizer.json", tokenizer}}, vocab_size, "DIR", values);
   });
+}
+
+/// A SentencePiece-BPE tokenizer with byte tokens, the characters a, b, c and U+2581, and `tokens`.
+/// `merges` is a JSON array, `more` are further members of the model.
+std::string piece_tokenizer(const std::vector<std::string>& tokens, const std::string& merges,
+                            const std::string& more = "", const std::string& kind = "Prepend") {
+  SortedJson vocab = SortedJson::object();
+  std::int64_t id = 0;
+  vocab["<unk>"] = id++;
+  for (int byte = 0; byte < 256; ++byte)
+    vocab[text::byte_token_name(static_cast<std::uint8_t>(byte))] = id++;
+  for (const char* character : {"a", "b", "c", "\u2581"}) vocab[character] = id++;
+  for (const std::string& token : tokens) vocab[token] = id++;
+  const std::string spaces =
+      kind == "Prepend"
+          ? R"("normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"}, {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]})"
+          : R"("pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": true})";
+  return formatted(
+      R"({{"version": "1.0", "model": {{"type": "BPE", "unk_token": "<unk>", "byte_fallback": true, "vocab": {}, "merges": {}{}}}, "decoder": {{"type": "Sequence", "decoders": [{{"type": "Replace", "pattern": {{"String": "\u2581"}}, "content": " "}}, {{"type": "ByteFallback"}}, {{"type": "Fuse"}}]}}, {}}})",
+      vocab.dump(), merges, more, spaces);
 }
 
 TEST(Gguf, BlocksHaveAScaleAndRoundHalfAwayFromZero) {
@@ -152,7 +173,6 @@ TEST(Gguf, ATokenizerThatLlamaCppDoesNotHaveIsRefusedByName) {
           kBytes,
           R"(, "added_tokens": [{"id": 258, "content": "<x>", "rstrip": true, "special": true}])"))),
       "the added token '<x>' has single_word, lstrip or rstrip");
-  has(tokenizer_error(R"({"model": {"type": "Unigram", "vocab": []}})"), "not byte-level BPE");
   has(error_of([] {
         GgufValues values;
         put_gguf_tokenizer({}, 300, "DIR", values);
@@ -165,6 +185,45 @@ TEST(Gguf, ATokenizerThatLlamaCppDoesNotHaveIsRefusedByName) {
           },
           ErrorKind::data),
       "the tokenizer has 258 ids, but the embedding has 100 rows");
+}
+
+TEST(Gguf, ScoresOfSentencePieceTokensHaveTheOrderOfTheirMerges) {
+  GgufValues values;
+
+  put_gguf_tokenizer({{"tokenizer.json",
+                       piece_tokenizer({"ab", "bc", "abc"}, R"(["b c", "a b", "ab c", "a bc"])")}},
+                     265, "DIR", values);
+
+  const std::string key = "tokenizer.ggml.scores";
+  const std::size_t at = values.bytes().find(key);
+  ASSERT_NE(at, std::string::npos);
+  std::vector<float> scores(265);
+  std::memcpy(scores.data(), values.bytes().data() + at + key.size() + 16, scores.size() * 4);
+  EXPECT_EQ(scores[261], -1.0F);  // ab
+  EXPECT_EQ(scores[262], 0.0F);   // bc
+  EXPECT_EQ(scores[263], -2.0F);  // abc
+}
+
+TEST(Gguf, ASentencePieceTokenizerThatScoresCannotExpressIsRefused) {
+  const auto has = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  const std::vector<std::string> tokens{"ab", "bc", "abc"};
+  has(tokenizer_error(piece_tokenizer(tokens, R"(["b c", "a b", "ab c"])")),
+      "would merge 'a' and 'bc'");
+  has(tokenizer_error(piece_tokenizer(tokens, R"(["b c", "a bc", "a b", "ab c"])")),
+      "the merges of the token 'abc' do not have adjacent ranks");
+  has(tokenizer_error(piece_tokenizer({}, "[]", R"(, "ignore_merges": true)")),
+      "with ignore_merges");
+  has(tokenizer_error(piece_tokenizer({}, "[]", "", "Metaspace")),
+      "llama.cpp does not have the pre-tokenizer");
+  // A run of one character that grows from its left end needs only the merges with one character.
+  EXPECT_EQ(tokenizer_error(piece_tokenizer(
+                {"aa", "aaa", "aaaa"}, R"(["aaa a", "aa aa", "aa a", "a aaa", "a aa", "a a"])")),
+            "no error");
+  has(tokenizer_error(piece_tokenizer({"aa", "aaa", "aaaa"},
+                                      R"(["a a", "aaa a", "aa a", "aa aa", "a aaa", "a aa"])")),
+      "the merges of the token 'aaa");
 }
 
 TEST(Gguf, TheCommandTakesTypesOfItsFormatOnly) {
