@@ -46,7 +46,7 @@ function tickTexts(ticks) {
 /** Returns the marks of a log axis. `space`: the length of a mark's label, as a share of the axis. */
 function logTicks(low, high, space) {
   const decades = Math.log10(high / low);
-  const least = space * decades;  // decades between two marks whose labels do not touch
+  const least = space * decades;  // least distance of two marks in decades, so that their labels do not touch
   const factors = [[1, 1.5, 2, 3, 4, 5, 6, 8], [1, 2, 5], [1, 3], [1]].find((list, i) => least <= [0.079, 0.3, 0.47, Infinity][i]);
   const every = Math.max(1, Math.ceil(least));
   const ticks = [];

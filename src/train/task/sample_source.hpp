@@ -68,8 +68,8 @@ class SampleSource {
   virtual void start_at(std::int64_t /*step*/) {}
 
   /// Sets the function that tells whether this rank has a stop request. Called once before next().
-  /// A source whose next() or validate() takes long calls the function, and cancels its work on all
-  /// ranks.
+  /// If next() or validate() of a source takes long, the source calls the function and cancels the
+  /// work on all ranks.
   virtual void cancel_when(std::function<bool()> /*is_requested*/) {}
 
   /// Puts the state after the first `next_sample` samples into the values of a checkpoint. Samples
