@@ -91,7 +91,7 @@ TEST_F(Commands, BenchStepCountsTheWorkOfAStep) {
 TEST_F(Commands, BenchLadderTurnsEveryFastPathOffOnce) {
   const auto ladder = [&](const Arguments& options) {
     Arguments arguments{"bench",           "ladder", "--steps",           "1",
-                        "--train.seq_len", "32",     "--train.device",    "cpu",
+                        "--train.seq_len", "128",    "--train.device",    "cpu",
                         "--train.threads", "1",      "--train.precision", "bf16"};
     arguments.insert(arguments.end(), options.begin(), options.end());
     return trireme(arguments);

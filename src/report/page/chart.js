@@ -272,7 +272,7 @@ class Chart {
     const steps = niceTicks(...this.range.now, width / 90);
     tickTexts(steps).forEach((text, i) => {
       const half = paint.measureText(text).width / 2;
-      paint.fillText(text, Math.min(pixelX(steps[i]), this.canvas.clientWidth - half), top + height + 9);
+      paint.fillText(text, Math.min(pixelX(steps[i]), this.canvas.clientWidth - half - 2), top + height + 9);
     });
   }
 
