@@ -11,9 +11,9 @@ namespace trireme::checkpoint {
 ///
 /// llama.cpp has no merges for such tokenizers. It joins two adjacent symbols if the result is a
 /// token, the token with the highest score first. A token therefore gets the score -r, where r is the
-/// rank of its first merge. `tokens` has one text per row of the
-/// embedding. Throws Error(usage), beginning with `where`, if llama.cpp would join other symbols or
-/// in another order, or if the tokenizer changes texts in a way that llama.cpp does not have.
+/// rank of its first merge. `tokens` has one text per row of the embedding. Throws Error(usage),
+/// beginning with `where`, if llama.cpp would join other symbols or in another order, or if the
+/// tokenizer changes texts in a way that llama.cpp does not have.
 /// Source: llama.cpp, src/llama-vocab.cpp (llm_tokenizer_spm).
 void put_gguf_pieces(const text::TokenizerSpec& spec, const std::vector<std::string>& tokens,
                      const std::string& where, GgufValues& values);

@@ -215,6 +215,9 @@ TEST(Gguf, ASentencePieceTokenizerThatScoresCannotExpressIsRefused) {
       "the merges of the token 'abc' do not have adjacent ranks");
   has(tokenizer_error(piece_tokenizer({}, "[]", R"(, "ignore_merges": true)")),
       "with ignore_merges");
+  has(tokenizer_error(
+          R"({"version": "1.0", "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["a", -1]]}, "pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": true}, "decoder": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": true}})"),
+      "this form of Unigram tokenizers");
   has(tokenizer_error(piece_tokenizer({}, "[]", "", "Metaspace")),
       "llama.cpp does not have the pre-tokenizer");
   // A run of one character that grows from its left end needs only the merges with one character.
