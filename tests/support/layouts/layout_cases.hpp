@@ -56,6 +56,9 @@ std::string name_of(const LayoutCase& one);
 /// possible value of the other factors. Fewer ranks come first.
 std::vector<LayoutCase> all_layout_cases();
 
+/// Returns each layout of all_layout_cases() with only one of its two optimizers, drawn at random.
+std::vector<LayoutCase> with_one_optimizer(std::vector<LayoutCase> cases);
+
 /// Returns a small subset of `cases` that contains every pair of values of two factors that occurs
 /// in any case.
 std::vector<LayoutCase> covering_set(const std::vector<LayoutCase>& cases);
@@ -81,7 +84,7 @@ std::vector<LayoutCase> with_adapters(std::vector<LayoutCase> cases);
 /// cycle over the cases.
 std::vector<LayoutCase> with_muon(std::vector<LayoutCase> cases);
 
-/// Returns the configuration of the case: 5 updates in fp64 with the plain operations.
+/// Returns the configuration of the case: 3 updates in fp64 with the plain operations.
 train::TrialPlan layout_plan(const LayoutCase& one);
 
 /// Returns the same updates on one process, with one micro-batch for each update.
