@@ -106,6 +106,7 @@ void GenerationEngine::Impl::end(ActiveSequence& text, Delta delta, FinishReason
   delta.text += text.answer.finish();
   if (reason == FinishReason::length && text.answer.stopped()) reason = FinishReason::stop;
   delta.finish = reason;
+  delta.cached_tokens = text.cached_tokens;
   text.finished = true;
   {
     // Decrement before the caller is notified: the callback may submit the next request at once.

@@ -108,6 +108,7 @@ struct Delta {
   std::vector<TokenReport> prompt;     // only with prompt_logprobs, sent once
   std::vector<SampledToken> sampled;   // only with sampled_logprobs; includes the end token
   std::vector<float> embedding;        // only with Request::embedding, in the last delta
+  std::int64_t cached_tokens = 0;      // prompt tokens in cached blocks; set in the last delta
   std::optional<FinishReason> finish;  // set in the last delta
   std::optional<Error> error;          // numeric: non-finite logits; resource: no memory; internal
 };

@@ -37,7 +37,8 @@ void Schedule::start_waiting() {
     if (!text.started) {
       text.started = true;
       counters_.prompt_tokens += text.prompt_length();
-      counters_.cached_tokens += text.computed;
+      text.cached_tokens = text.computed;
+      counters_.cached_tokens += text.cached_tokens;
     }
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();

@@ -36,6 +36,7 @@ struct ActiveSequence {
   KvBlocks::PrefixId chain = KvBlocks::kStart;  // prefix up to the end of block `published` - 1
   std::size_t published = 0;                    // leading blocks that are published or were shared
   bool started = false;                         // has been scheduled before
+  std::int64_t cached_tokens = 0;               // prompt tokens in cached blocks at its start
   bool finished = false;
   AnswerText answer;
   TokenHistory history;

@@ -48,7 +48,8 @@ void AnswerJob::start(std::vector<generate::Request> requests, const std::string
                        ? "context_length_exceeded"
                        : "invalid_value");
   }
-  parts_.resize(requests.size());
+  for (const generate::Request& request : requests)
+    parts_.push_back({.counts_prompt = request.answer == 0});
   waiting_.assign(std::make_move_iterator(requests.begin()),
                   std::make_move_iterator(requests.end()));
   if (!submit_more())
@@ -91,6 +92,7 @@ void AnswerJob::on_delta(std::size_t index, generate::Delta delta, Clock::time_p
   }
   try {
     usage_.completion_tokens += static_cast<std::int64_t>(delta.tokens.size());
+    if (part.counts_prompt) usage_.cached_tokens += delta.cached_tokens;
     if (!delta.tokens.empty()) measure(part, delta.tokens.size(), when);
     if (delta.finish == generate::FinishReason::error) {
       const bool is_resource = delta.error && delta.error->kind() == ErrorKind::resource;

@@ -67,6 +67,10 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
 
   [[nodiscard]] const TokenUsage& usage() const noexcept { return usage_; }
 
+  void count_thought_tokens(std::size_t count) {
+    usage_.thought_tokens += static_cast<std::int64_t>(count);
+  }
+
   /// Sends the bytes of one or more events.
   void send_events(std::string bytes);
 
@@ -85,6 +89,7 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
     generate::RequestId id = 0;
     bool is_running = false;
     bool ends_early = false;
+    bool counts_prompt = true;  // false: an answer before it has the same prompt
     std::optional<Clock::time_point> last_token;
   };
 

@@ -48,6 +48,8 @@ ChatJob::ChatJob(const JobContext& context, std::shared_ptr<http::HttpReply> rep
 void ChatJob::take(std::size_t index, generate::Delta& delta) {
   Choice& choice = choices_[index];
   AnswerDelta added = choice.parser.push(delta.text);
+  if (choice.parser.is_in_thought() || !added.thought.empty())
+    count_thought_tokens(delta.tokens.size());
   if (delta.finish) {
     AnswerDelta rest = choice.parser.finish();
     added.thought += rest.thought;

@@ -38,6 +38,7 @@ class ResponseJob final : public AnswerJob {
 
 void ResponseJob::take(std::size_t index, generate::Delta& delta) {
   AnswerDelta added = parser_.push(delta.text);
+  if (parser_.is_in_thought() || !added.thought.empty()) count_thought_tokens(delta.tokens.size());
   std::string events = std::exchange(has_begun_, true) ? std::string() : writer_.begin();
   events += writer_.add(added);
   if (delta.finish) {

@@ -19,7 +19,9 @@ Json opened(const ReplyHead& head, const char* object) {
 Json usage_json(const TokenUsage& usage) {
   return {{"prompt_tokens", usage.prompt_tokens},
           {"completion_tokens", usage.completion_tokens},
-          {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};
+          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+          {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
+          {"completion_tokens_details", {{"reasoning_tokens", usage.thought_tokens}}}};
 }
 
 Json parsed_or_null(const std::string& json) {

@@ -20,6 +20,8 @@ struct ReplyHead {
 struct TokenUsage {
   std::int64_t prompt_tokens = 0;
   std::int64_t completion_tokens = 0;
+  std::int64_t cached_tokens = 0;   // prompt tokens in cached blocks
+  std::int64_t thought_tokens = 0;  // tokens of thoughts in completion_tokens
 };
 
 struct ChatChoice {

@@ -132,7 +132,9 @@ std::string ResponseWriter::end(bool is_cut, const TokenUsage& usage) {
   status_ = is_cut ? "incomplete" : "completed";
   events += close(status_.c_str());
   usage_ = {{"input_tokens", usage.prompt_tokens},
+            {"input_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
             {"output_tokens", usage.completion_tokens},
+            {"output_tokens_details", {{"reasoning_tokens", usage.thought_tokens}}},
             {"total_tokens", usage.prompt_tokens + usage.completion_tokens}};
   return events +=
          event(is_cut ? "response.incomplete" : "response.completed", {{"response", response()}});

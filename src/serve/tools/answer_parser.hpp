@@ -78,6 +78,9 @@ class AnswerParser {
 
   [[nodiscard]] bool has_calls() const noexcept { return num_calls_ > 0; }
 
+  /// Returns true if a thought has begun and has not ended.
+  [[nodiscard]] bool is_in_thought() const noexcept { return state_ == State::thought; }
+
   /// Returns true if all further text would be dropped.
   [[nodiscard]] bool is_complete() const noexcept { return num_calls_ > 0 && !form_.several_calls; }
 

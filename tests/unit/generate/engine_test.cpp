@@ -1,5 +1,3 @@
-#include "generate/answer_all.hpp"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,6 +6,7 @@
 #include <mutex>
 #include <thread>
 
+#include "generate/answer_all.hpp"
 #include "unit/core/scratch.hpp"
 #include "unit/generate/small_model.hpp"
 
@@ -57,12 +56,16 @@ TEST(GenerationEngine, EqualBeginningsAreComputedOnce) {
 
   const auto first = answer_all(engine, greedy_requests(prompts, 8));
   const std::int64_t in_one_step = engine.counters().cached_tokens;
-  const auto again = answer_all(engine, greedy_requests(prompts, 8));
+  std::vector<std::int64_t> cached(prompts.size());
+  const auto again = answer_all(
+      engine, greedy_requests(prompts, 8),
+      [&](std::size_t i, const Delta& delta, const auto&) { cached[i] += delta.cached_tokens; });
 
   // Each prompt has 4 full blocks. All arrive together, so all but the first share the computed
   // blocks.
   EXPECT_EQ(engine.counters().prompt_tokens, 2 * (4 * 71 + 64));
   EXPECT_EQ(engine.counters().cached_tokens - in_one_step, 4 * 64 + 48);
+  EXPECT_EQ(cached, (std::vector<std::int64_t>{64, 64, 64, 64, 48}));
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     EXPECT_EQ(ids_of(first[i]), small.greedy_uncached(prompts[i], 8)) << i;
     EXPECT_EQ(ids_of(again[i]), ids_of(first[i])) << i;

@@ -118,8 +118,10 @@ TEST_F(Responses, AFailureEndsTheStream) {
 
 TEST_F(Responses, ThoughtsAndCallsAreItems) {
   script = [](const generate::Request&) {
-    return said({"why", "\n</think>\n\nSum:\n<tool_",
-                 "call>\n{\"name\": \"add\", \"arguments\":", " {\"a\": 1}}\n</tool_call>"});
+    auto deltas = said({"why", "\n</think>\n\nSum:\n<tool_",
+                        "call>\n{\"name\": \"add\", \"arguments\":", " {\"a\": 1}}\n</tool_call>"});
+    deltas.back().cached_tokens = 16;
+    return deltas;
   };
   const std::string fields = R"("input": "hi", "reasoning": {"effort": "low"}, )" + kAdd;
   const Json reply = json(ask_for(fields));
@@ -132,6 +134,9 @@ TEST_F(Responses, ThoughtsAndCallsAreItems) {
   EXPECT_EQ(reply["output"][2].at("name"), "add");
   EXPECT_EQ(Json::parse(reply["output"][2].at("arguments").get<std::string>()), Json({{"a", 1}}));
   EXPECT_NE(prompt().find("\"name\": \"add\""), std::string::npos);
+  EXPECT_EQ(reply.at("usage").at("output_tokens"), 4);
+  EXPECT_EQ(reply["usage"].at("output_tokens_details").at("reasoning_tokens"), 1);
+  EXPECT_EQ(reply["usage"].at("input_tokens_details").at("cached_tokens"), 16);
 
   const std::vector<Json> all = stream(fields);
   const std::vector<std::string> names = types(all);

@@ -87,7 +87,9 @@ TEST_F(ServiceAnswers, TakesThoughtsAndCallsOutOfTheText) {
   };
   const std::string fields = kTools + R"(, "chat_template_kwargs": {"enable_thinking": true})";
 
-  const Json choice = json(chat(fields)).at("choices")[0];
+  const Json reply = json(chat(fields));
+  EXPECT_EQ(reply.at("usage").at("completion_tokens_details").at("reasoning_tokens"), 1);
+  const Json choice = reply.at("choices")[0];
   EXPECT_EQ(choice.at("finish_reason"), "tool_calls");
   EXPECT_EQ(choice.at("message").at("reasoning_content"), "why");
   EXPECT_EQ(choice.at("message").at("content"), "Let me add.");
