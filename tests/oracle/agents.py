@@ -99,7 +99,7 @@ class Setup:
         pack("pretrain", "texts.jsonl", "texts", [])
         pack("sft", "chats.jsonl", "chats", ["--template-file", self.path("chat.jinja")])
         pack("rl", "prompts.jsonl", "prompts", ["--template-file", self.path("chat.jinja")], "tokenizer")
-        # In fp64 the processor does not change what the model learns.
+        # The processor does not change what a model learns in fp64.
         fast = {**OPTIM, "train.precision": "fp64", "train.global_batch": 4}
         call([trireme, "pretrain", "--data", self.path("texts"), "--run", self.path("base"), "--train.steps", 2] + keys_of({**SHAPE, "model.vocab_size": VOCAB + 16}, fast))
         call([trireme, "sft", "--init", self.path("base"), "--data", self.path("chats"), "--run", self.path("sft"), "--train.steps", steps,
