@@ -6,11 +6,15 @@
 #include "checkpoint/exchange/whole_directory.hpp"
 #include "checkpoint/exchange/whole_weights.hpp"
 #include "checkpoint/format/model_values.hpp"
-#include "checkpoint/gguf/gguf_model.hpp"
+#include "checkpoint/format/state.hpp"
+#include "checkpoint/gguf/gguf_architecture.hpp"
+#include "checkpoint/gguf/gguf_keys.hpp"
+#include "checkpoint/gguf/gguf_tensors.hpp"
 #include "checkpoint/gguf/gguf_tokenizer.hpp"
 #include "checkpoint/hf/export_files.hpp"
 #include "comm/share.hpp"
 #include "core/error.hpp"
+#include "core/log.hpp"
 #include "core/progress.hpp"
 
 namespace trireme::checkpoint {
@@ -52,9 +56,14 @@ GgufValues metadata(const Checkpoint& checkpoint, const model::ModelConfig& conf
 
 void export_gguf(const Checkpoint& checkpoint, const Checkpoint* base,
                  const std::filesystem::path& directory, comm::Communicator& world, GgufType type) {
-  const model::ModelConfig config =
-      model_from_values(checkpoint.manifest().values, checkpoint.path().string());
-  const GgufArchitecture& architecture = gguf_architecture(config, checkpoint.path().string());
+  const std::string where = checkpoint.path().string();
+  const std::map<std::string, std::string>& stored = checkpoint.manifest().values;
+  const model::ModelConfig config = model_from_values(stored, where);
+  const auto family = stored.find(kHfFamilyValue);
+  const GgufArchitecture& architecture =
+      gguf_architecture(config, family == stored.end() ? "" : family->second, where);
+  if (world.rank() == 0)
+    for (const std::string& note : gguf_notes(config, architecture)) log::warn(note);
   const GgufValues values = metadata(checkpoint, config, architecture, type);
   const std::vector<GgufTensor> tensors =
       gguf_tensors(config, architecture, type,

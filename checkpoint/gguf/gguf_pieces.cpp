@@ -15,6 +15,10 @@ namespace {
 
 constexpr std::string_view kSpace = "\u2581";
 
+bool has_space(const text::AddedToken& added) {
+  return added.content.find(kSpace) != std::string::npos;
+}
+
 [[noreturn]] void refuse(const std::string& where, const std::string& problem) {
   fail(ErrorKind::usage, "{}: --format gguf: {}. Export with --format hf instead", where, problem);
 }
@@ -148,6 +152,10 @@ std::vector<float> scores(const text::TokenizerSpec& spec, const std::vector<std
 
 }  // namespace
 
+bool is_cut_out(const text::AddedToken& added) {
+  return added.special || !has_space(added);
+}
+
 void put_gguf_pieces(const text::TokenizerSpec& spec, const std::vector<std::string>& tokens,
                      const std::string& where, GgufValues& values) {
   const text::PieceSpec& pieces = *spec.pieces;
@@ -161,10 +169,10 @@ void put_gguf_pieces(const text::TokenizerSpec& spec, const std::vector<std::str
   check_bytes(spec, where);
   std::unordered_set<std::uint32_t> cut;  // both programs cut these tokens out of a text first
   for (const text::AddedToken& added : spec.added) {
-    const bool has_space = added.content.find(kSpace) != std::string::npos;
-    if (added.normalized && (has_space || spec.normalizer.apply(added.content) != added.content))
+    const bool changes = has_space(added) || spec.normalizer.apply(added.content) != added.content;
+    if (added.normalized && changes)
       refuse(where, formatted("the added token '{}' has normalized = true", added.content));
-    if (!has_space || added.special) cut.insert(added.id);
+    if (is_cut_out(added)) cut.insert(added.id);
   }
   check_splits(spec, cut, where);
   values.reals("tokenizer.ggml.scores", scores(spec, tokens, cut, where));

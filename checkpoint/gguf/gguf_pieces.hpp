@@ -7,6 +7,11 @@
 
 namespace trireme::checkpoint {
 
+/// Returns true if the text of an added token of a SentencePiece tokenizer is cut out of a text
+/// before merges. Hugging Face does not cut out U+2581 where a text has a space, so a token with
+/// U+2581 is cut out only if it is special.
+bool is_cut_out(const text::AddedToken& added);
+
 /// Adds the scores of a SentencePiece-BPE tokenizer and its rule for a space before the text.
 ///
 /// llama.cpp has no merges for such tokenizers. It joins two adjacent symbols if the result is a

@@ -67,13 +67,12 @@ std::optional<std::uint32_t> added_id(const std::vector<std::uint32_t>& ids, std
   return ids.empty() ? std::nullopt : std::optional(ids.front());
 }
 
-/// Returns the type of an added token. llama.cpp cuts the text of such a token out of a text. Hugging
-/// Face does not cut out U+2581 where a text has a space, so those tokens stay normal.
+/// Returns the type of an added token. llama.cpp cuts the text of such a token out of a text, except
+/// for normal tokens.
 TokenType added_type(const text::TokenizerSpec& spec, const text::AddedToken& added) {
   if (spec.pieces && spec.pieces->unk_id == added.id) return unknown;
   if (added.special) return control;
-  const bool has_space = spec.pieces && added.content.find("\u2581") != std::string::npos;
-  return has_space ? normal : user_defined;
+  return spec.pieces && !is_cut_out(added) ? normal : user_defined;
 }
 
 /// Adds the texts and types of tokens. Returns the texts.

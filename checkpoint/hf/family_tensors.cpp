@@ -5,6 +5,7 @@
 
 #include "checkpoint/exchange/convert.hpp"
 #include "checkpoint/exchange/hf_tensors.hpp"
+#include "checkpoint/exchange/rotary_rows.hpp"
 #include "core/error.hpp"
 #include "core/join.hpp"
 
@@ -61,17 +62,6 @@ bool differs(const Family& family, const model::ModelConfig& config) {
          is_partial(config);
 }
 
-/// Returns the row in a file's order of a row of queries or keys. A head has its rotated pairs first.
-std::int64_t rotated_row(std::int64_t row, const model::ModelConfig& config) {
-  const std::int64_t half = config.head_dim / 2;
-  const std::int64_t turned = config.rotated_dim() / 2;  // pairs
-  const std::int64_t pair = row % half;
-  const std::int64_t second = row / half % 2;
-  const std::int64_t head = row / config.head_dim * config.head_dim;
-  return head + (pair < turned ? second * turned + pair
-                               : 2 * turned + second * (half - turned) + pair - turned);
-}
-
 /// The rows of a part in a tensor of the file. `rows`: the row in the file of each row; empty: the
 /// rows from `first` on.
 struct PartRows {
@@ -92,7 +82,8 @@ std::vector<PartRows> rows_of_parts(const FileTensor& tensor, const Family& fami
                                                 part.name.find(".k_proj.") != std::string::npos);
     const std::int64_t number = std::ssize(result);
     for (std::int64_t row = 0; (rotated || interleaved) && row < part.shape.front(); ++row) {
-      const std::int64_t own = rotated ? rotated_row(row, config) : row;
+      const std::int64_t own =
+          rotated ? partial_rotary_row(row, config.head_dim, config.rotated_dim()) : row;
       const std::int64_t head = own / config.head_dim;
       of.rows.push_back(interleaved ? own + ((count - 1) * head + number) * config.head_dim
                                     : first + own);

@@ -10,11 +10,8 @@
 
 /// Converts the tensors of a model between the names and shapes of hf_tensors and those of a
 /// family's files: other names, several linears in one tensor, norms with an offset.
-///
-/// With a partial rotary embedding, transformers rotates element i of a head with i + R / 2, where
-/// R elements are rotated. Trireme always rotates i with i + D / 2 and leaves the other pairs as
-/// they are. Therefore the rows of queries and keys are stored in another order, which changes no
-/// attention score.
+/// With a partial rotary embedding, the rows of queries and keys have another order
+/// (partial_rotary_row).
 namespace trireme::checkpoint {
 
 /// Returns the tensors of a file by the names of hf_tensors. Other tensors stay. Throws Error(data)

@@ -1,9 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
+#include "checkpoint/gguf/gguf_architecture.hpp"
 #include "checkpoint/gguf/gguf_file.hpp"
-#include "checkpoint/gguf/gguf_model.hpp"
 #include "checkpoint/gguf/gguf_tokenizer.hpp"
 #include "checkpoint/maintenance/commands.hpp"
 #include "core/error.hpp"
@@ -106,7 +107,7 @@ TEST(Gguf, BlocksHaveAScaleAndRoundHalfAwayFromZero) {
 
 TEST(Gguf, TheArchitectureFollowsFromTheOptionsOfTheModel) {
   const auto name = [](const model::ModelConfig& config) {
-    return std::string(gguf_architecture(config, "DIR").name);
+    return std::string(gguf_architecture(config, "", "DIR").name);
   };
   model::ModelConfig config = small(true, true);
   EXPECT_EQ(name(config), "qwen3");
@@ -125,14 +126,13 @@ TEST(Gguf, AModelThatLlamaCppDoesNotComputeIsRefusedWithItsOptions) {
                           bool qwen = true) {
     model::ModelConfig config = small(qwen, true);
     change(config);
-    return error_of([&] { gguf_architecture(config, "DIR"); });
+    return error_of([&] { gguf_architecture(config, "", "DIR"); });
   };
   const auto has = [](const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   has(refusal([](auto& config) { config.activation = "relu2"; }), "model.activation = relu2.");
   has(refusal([](auto& config) { config.no_rope_layers = "1"; }), "model.no_rope_layers = 1");
-  has(refusal([](auto& config) { config.sliding_window = 8; }), "model.sliding_window = 8");
   has(refusal([](auto& config) { config.qk_norm_whole = true; }), "model.qk_norm_whole = true");
   has(refusal([](auto& config) { config.pre_norms = false; }), "model.pre_norms = false");
   has(refusal([](auto& config) { config.logit_softcap = 30; }), "model.logit_softcap = 30");
@@ -158,6 +158,122 @@ TEST(Gguf, AModelThatLlamaCppDoesNotComputeIsRefusedWithItsOptions) {
           },
           false),
       "model.router_score = sigmoid");
+}
+
+model::ModelConfig like_gemma2() {
+  model::ModelConfig config = small(false, true);
+  config.num_layers = 4;
+  config.post_norms = true;
+  config.activation = "gelu_tanh";
+  config.embedding_scale = std::sqrt(32.0);
+  config.attention_softcap = 50;
+  config.logit_softcap = 30;
+  config.sliding_window = 8;
+  config.full_attention_layers = "1,3";
+  return config;
+}
+
+model::ModelConfig like_pythia() {
+  model::ModelConfig config = small(false, false);
+  config.norm = "layer";
+  config.mlp = "plain";
+  config.activation = "gelu_tanh";
+  config.qkv_bias = config.attention_output_bias = config.mlp_bias = true;
+  config.parallel_residual = true;
+  config.rotary_dim = 4;
+  return config;
+}
+
+TEST(Gguf, AnArchitectureWithTheNameOfTheFamilyComesFirst) {
+  const model::ModelConfig config = small(false, true);
+  EXPECT_EQ(gguf_architecture(config, "mistral", "DIR").name, "llama");
+  EXPECT_EQ(gguf_architecture(config, "phi3", "DIR").name, "phi3");
+  model::ModelConfig qwen = small(true, true);
+  EXPECT_EQ(gguf_architecture(qwen, "phi3", "DIR").name, "qwen3");
+}
+
+TEST(Gguf, AGemma2ModelThatLlamaCppDoesNotComputeIsRefusedWithItsOptions) {
+  EXPECT_EQ(gguf_architecture(like_gemma2(), "", "DIR").name, "gemma2");
+  const auto has = [](const std::function<void(model::ModelConfig&)>& change,
+                      const std::string& part) {
+    model::ModelConfig config = like_gemma2();
+    change(config);
+    const std::string text = error_of([&] { gguf_architecture(config, "", "DIR"); });
+    EXPECT_NE(text.find(cat("computes no model with ", part, ". The")), std::string::npos) << text;
+  };
+  has([](auto& config) { config.attention_softcap = 0; }, "model.attention_softcap = 0");
+  has([](auto& config) { config.logit_softcap = 0; }, "model.logit_softcap = 0");
+  has([](auto& config) { config.full_attention_layers = "3"; },
+      "model.full_attention_layers = \"3\" instead of \"1,3\"");
+  has([](auto& config) { config.embedding_scale = 2; },
+      "model.embedding_scale = 2 instead of the root of model.hidden_size");
+  has([](auto& config) { config.attention_scale_dim = 16; },
+      "model.attention_scale_dim = 16 instead of 8");
+  has([](auto& config) { config.tie_embeddings = false; }, "model.tie_embeddings = false");
+  has([](auto& config) { config.local_rope_theta = 5; }, "model.local_rope_theta = 5");
+}
+
+TEST(Gguf, GemmaModelsWithTheLayersOfTheLargestOneScaleScoresByTheirWidth) {
+  model::ModelConfig config = like_gemma2();
+  config.num_layers = 46;
+  config.head_dim = 16;
+  config.full_attention_layers = "1";
+  for (int layer = 3; layer < 46; layer += 2)
+    config.full_attention_layers += formatted(",{}", layer);
+  config.attention_scale_dim = 8;  // hidden_size / num_heads
+  EXPECT_EQ(gguf_architecture(config, "", "DIR").name, "gemma2");
+  config.attention_scale_dim = 0;  // head_dim
+  const std::string text = error_of([&] { gguf_architecture(config, "", "DIR"); });
+  EXPECT_NE(text.find("model.attention_scale_dim = 16 instead of 8."), std::string::npos) << text;
+}
+
+TEST(Gguf, ModelsWithLayerNormAreRefusedWithTheOptionsThatDiffer) {
+  EXPECT_EQ(gguf_architecture(like_pythia(), "", "DIR").name, "gptneox");
+  const auto has = [](const std::function<void(model::ModelConfig&)>& change,
+                      const std::string& part) {
+    model::ModelConfig config = like_pythia();
+    change(config);
+    const std::string text = error_of([&] { gguf_architecture(config, "", "DIR"); });
+    EXPECT_NE(text.find(cat("computes no model with ", part, ". The")), std::string::npos) << text;
+  };
+  has([](auto& config) { config.activation = "relu2"; }, "model.activation = relu2");
+  has([](auto& config) { config.mlp_bias = false; }, "model.mlp_bias = false");
+  has([](auto& config) { config.tie_embeddings = true; }, "model.tie_embeddings = true");
+  has([](auto& config) { config.head_dim = 16; },
+      "model.head_dim = 16 instead of model.hidden_size / model.num_heads");
+}
+
+TEST(Gguf, AnArchitectureWithoutWindowsHasTheWindowAsContextLength) {
+  model::ModelConfig config = small(false, true);
+  config.max_seq_len = 64;
+  config.sliding_window = 16;
+  const GgufArchitecture& llama = gguf_architecture(config, "", "DIR");
+  EXPECT_EQ(llama.name, "llama");
+  EXPECT_EQ(gguf_context_length(config, llama), 16);
+  ASSERT_EQ(gguf_notes(config, llama).size(), 1U);
+  EXPECT_NE(gguf_notes(config, llama)[0].find("a context length of 16"), std::string::npos);
+  config.sliding_window = 100;
+  EXPECT_EQ(gguf_context_length(config, llama), 64);
+  EXPECT_TRUE(gguf_notes(config, llama).empty());
+  config.full_attention_layers = "1";
+  const std::string text = error_of([&] { gguf_architecture(config, "", "DIR"); });
+  EXPECT_NE(text.find("model.full_attention_layers = 1."), std::string::npos) << text;
+  model::ModelConfig gemma = like_gemma2();
+  gemma.max_seq_len = 64;
+  const GgufArchitecture& gemma2 = gguf_architecture(gemma, "", "DIR");
+  EXPECT_EQ(gguf_context_length(gemma, gemma2), 64);
+  EXPECT_TRUE(gguf_notes(gemma, gemma2).empty());
+}
+
+TEST(Gguf, PhiHasTheContextLengthOfLongrope) {
+  model::ModelConfig config = small(false, true);
+  config.max_seq_len = 16;
+  config.rope_scaling =
+      "longrope,factor=4,original_max_position_embeddings=16,short_factor=1:1:1:1,"
+      "long_factor=1:2:3:4";
+  const GgufArchitecture& phi = gguf_architecture(config, "", "DIR");
+  EXPECT_EQ(phi.name, "phi3");
+  EXPECT_EQ(gguf_context_length(config, phi), 64);
 }
 
 TEST(Gguf, ATokenizerThatLlamaCppDoesNotHaveIsRefusedByName) {
