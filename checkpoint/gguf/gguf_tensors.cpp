@@ -174,7 +174,7 @@ std::vector<GgufTensor> gguf_tensors(
 
   struct Entry {
     GgufTensor tensor;
-    std::int64_t rows = 0;  // of all parts
+    std::int64_t rows = 0;  // sum over all parts
     std::vector<TensorPart> parts;
   };
 
