@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "checkpoint/exchange/rotary_rows.hpp"
 #include "checkpoint/gguf/gguf_architecture.hpp"
 #include "checkpoint/gguf/gguf_file.hpp"
 #include "checkpoint/gguf/gguf_tokenizer.hpp"
@@ -263,6 +264,15 @@ TEST(Gguf, AnArchitectureWithoutWindowsHasTheWindowAsContextLength) {
   const GgufArchitecture& gemma2 = gguf_architecture(gemma, "", "DIR");
   EXPECT_EQ(gguf_context_length(gemma, gemma2), 64);
   EXPECT_TRUE(gguf_notes(gemma, gemma2).empty());
+}
+
+TEST(RotaryRows, AHeadBeginsWithItsRotatedElements) {
+  std::vector<std::int64_t> rows;
+  for (std::int64_t row = 0; row < 16; ++row) rows.push_back(partial_rotary_row(row, 8, 4));
+  // Trireme rotates 0 with 4 and 1 with 5; the file rotates 0 with 2 and 1 with 3.
+  EXPECT_EQ(rows,
+            (std::vector<std::int64_t>{0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15}));
+  for (std::int64_t row = 0; row < 16; ++row) EXPECT_EQ(partial_rotary_row(row, 8, 8), row);
 }
 
 TEST(Gguf, PhiHasTheContextLengthOfLongrope) {
