@@ -41,7 +41,7 @@ struct GgufArchitecture {
   /// Number of layers for which llama.cpp divides attention scores by the root of hidden_size /
   /// num_heads (the largest Gemma models), and not of head_dim. 0: attention_scale_dim is not read.
   std::int64_t wide_scale_layers = 0;
-  /// Every such layer has no window, all others have one. 0: llama.cpp computes no window.
+  /// Every such layer has no window, all others have one. 0: llama.cpp applies no window in its files.
   std::int64_t window_period = 0;
   std::int64_t no_rope_period = 0;  // every such layer has no rotary embedding
   bool window_key = false;          // the file has the window even if llama.cpp does not read it

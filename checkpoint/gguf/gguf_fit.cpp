@@ -49,39 +49,44 @@ std::string every_layer(std::int64_t period, std::int64_t num_layers) {
   return model::layers_text(layers);
 }
 
-/// Returns the options of attention that have another value than the architecture computes.
-std::vector<std::string> attention_differences(const model::ModelConfig& config,
-                                               const GgufArchitecture& architecture) {
+/// Returns the options of layers with a window and without a rotary embedding that have another value
+/// than the architecture computes.
+std::vector<std::string> layer_differences(const model::ModelConfig& config,
+                                           const GgufArchitecture& architecture) {
   std::vector<std::string> found;
-  const std::int64_t width = config.num_heads > 0 ? config.hidden_size / config.num_heads : 0;
+  const auto compare = [&](std::string_view key, const std::string& own, std::int64_t period) {
+    const std::string wanted = every_layer(period, config.num_layers);
+    if (own != wanted)
+      found.push_back(formatted("model.{} = \"{}\" instead of \"{}\"", key, own, wanted));
+  };
+  if (architecture.no_rope_period > 0)
+    compare("no_rope_layers", config.no_rope_layers, architecture.no_rope_period);
+  if (architecture.window_period == 0) return found;
+  if (config.sliding_window == 0)
+    found.emplace_back("model.sliding_window = 0");
+  else
+    compare("full_attention_layers", config.full_attention_layers, architecture.window_period);
+  return found;
+}
+
+/// Returns the options of attention scores that have another value than the architecture computes.
+std::vector<std::string> score_differences(const model::ModelConfig& config,
+                                           const GgufArchitecture& architecture) {
+  std::vector<std::string> found;
   if (architecture.square && config.head_dim * config.num_heads != config.hidden_size)
     found.push_back(formatted("model.head_dim = {} instead of model.hidden_size / model.num_heads",
                               config.head_dim));
-  if (architecture.softcaps) {
-    if (config.attention_softcap == 0) found.emplace_back("model.attention_softcap = 0");
-    if (config.logit_softcap == 0) found.emplace_back("model.logit_softcap = 0");
-  }
-  if (architecture.wide_scale_layers > 0) {
-    const bool wide = config.num_layers == architecture.wide_scale_layers;
-    const std::int64_t wanted = wide ? width : config.head_dim;
-    const std::int64_t own =
-        config.attention_scale_dim > 0 ? config.attention_scale_dim : config.head_dim;
-    if (own != wanted)
-      found.push_back(formatted("model.attention_scale_dim = {} instead of {}", own, wanted));
-  }
-  if (architecture.no_rope_period > 0) {
-    const std::string wanted = every_layer(architecture.no_rope_period, config.num_layers);
-    if (config.no_rope_layers != wanted)
-      found.push_back(formatted("model.no_rope_layers = \"{}\" instead of \"{}\"",
-                                config.no_rope_layers, wanted));
-  }
-  if (architecture.window_period == 0) return found;
-  const std::string wanted = every_layer(architecture.window_period, config.num_layers);
-  if (config.sliding_window == 0)
-    found.emplace_back("model.sliding_window = 0");
-  else if (config.full_attention_layers != wanted)
-    found.push_back(formatted("model.full_attention_layers = \"{}\" instead of \"{}\"",
-                              config.full_attention_layers, wanted));
+  if (architecture.softcaps && config.attention_softcap == 0)
+    found.emplace_back("model.attention_softcap = 0");
+  if (architecture.softcaps && config.logit_softcap == 0)
+    found.emplace_back("model.logit_softcap = 0");
+  if (architecture.wide_scale_layers == 0) return found;
+  const bool wide = config.num_layers == architecture.wide_scale_layers;
+  const std::int64_t wanted = wide ? config.hidden_size / config.num_heads : config.head_dim;
+  const std::int64_t own =
+      config.attention_scale_dim > 0 ? config.attention_scale_dim : config.head_dim;
+  if (own != wanted)
+    found.push_back(formatted("model.attention_scale_dim = {} instead of {}", own, wanted));
   return found;
 }
 
@@ -123,7 +128,8 @@ std::vector<std::string> gguf_differences(const model::ModelConfig& config,
                           : value == defaults[key] || std::ranges::find(kFree, name) != kFree.end();
     if (!fits) found.push_back(formatted("{} = {}", key, value.empty() ? "\"\"" : value));
   }
-  std::ranges::move(attention_differences(config, architecture), std::back_inserter(found));
+  std::ranges::move(layer_differences(config, architecture), std::back_inserter(found));
+  std::ranges::move(score_differences(config, architecture), std::back_inserter(found));
   std::ranges::move(expert_differences(config.moe, architecture), std::back_inserter(found));
   if (config.moe.on() && config.mlp_bias) found.emplace_back("model.mlp_bias = true with experts");
   if (architecture.scaled_embedding &&
@@ -158,7 +164,8 @@ const GgufArchitecture& gguf_architecture(const model::ModelConfig& config,
   const std::span<const GgufArchitecture> all = gguf_architectures();
   std::vector<std::size_t> order(all.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_partition(order, [&](std::size_t i) { return all[i].name == preferred; });
+  std::stable_partition(order.begin(), order.end(),
+                        [&](std::size_t i) { return all[i].name == preferred; });
   std::vector<std::string> fewest;
   for (const std::size_t i : order) {
     std::vector<std::string> found = gguf_differences(config, all[i]);
@@ -185,8 +192,8 @@ std::vector<std::string> gguf_notes(const model::ModelConfig& config,
   const std::int64_t length = gguf_context_length(config, architecture);
   if (length < longest_text(config))
     notes.push_back(formatted(
-        "--format gguf: llama.cpp computes no sliding window for the architecture {}. The file has "
-        "a context length of {} (model.sliding_window), and longer texts get other logits",
+        "--format gguf: llama.cpp applies no sliding window in files of the architecture {}. The "
+        "file has a context length of {} (model.sliding_window), and longer texts get other logits",
         architecture.name, length));
   if (config.activation == "gelu")
     notes.emplace_back(
