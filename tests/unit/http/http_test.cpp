@@ -206,6 +206,7 @@ TEST_F(Http, SlowRequestsEnd) {
 TEST_F(Http, ANewConnectionTakesThePlaceOfTheOneThatWaitsLongest) {
   HttpConfig config;
   config.max_connections = 8;
+  config.head_s = 60;  // longer than eventually() waits
   start(config);
   std::vector<std::unique_ptr<HttpClient>> slow;
   for (int i = 0; i < 40; ++i) {
@@ -213,7 +214,8 @@ TEST_F(Http, ANewConnectionTakesThePlaceOfTheOneThatWaitsLongest) {
     slow.back()->send("GET / HTTP/1.1\r\nX: ");
     ASSERT_EQ(status(get("/good")), 200) << i;
   }
-  EXPECT_LE(server_->num_connections(), 12U);
+  // The server closes a connection that lost its place in a later turn of its loop.
+  EXPECT_TRUE(eventually([&] { return server_->num_connections() <= 12U; }));
 }
 
 TEST_F(Http, TellsThatThePeerHasGone) {
