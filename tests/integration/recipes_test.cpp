@@ -91,11 +91,12 @@ TEST_F(Recipes, ADecayBranchesFromAStableCheckpoint) {
 TEST_F(Recipes, ARunEndsEarlyWithoutALowerValidationLoss) {
   // The rate is 0 in fp32, so every validation has the same loss.
   const auto run = [](const char* patience, const testing::Start& how) {
-    return pretrain("early",
-                    {"--optim.lr", "1e-300", "--optim.schedule", "constant", "--data.valid_path",
-                     set().string(), "--train.eval_every", "2", "--train.patience", patience,
-                     "--checkpoint.every", "2", "--train.steps", "20"},
-                    how);
+    return pretrain(
+        "early",
+        {"--optim.lr", "1e-300", "--optim.schedule", "constant", "--data.valid_path",
+         set().string(), "--data.valid_tokens", "1024", "--train.eval_every", "2",
+         "--train.patience", patience, "--checkpoint.every", "2", "--train.steps", "20"},
+        how);
   };
 
   ASSERT_NE(run("2", {.ranks = 2, .fault = "train.step:1:6:kill9"}).code, 0);
@@ -122,6 +123,7 @@ TEST_F(Recipes, TheEmaOfTheWeightsFollowsItsFormulaOnEveryLayout) {
                            "--train.eval_every",     "2",
                            "--train.eval_ema",       "true",
                            "--data.valid_path",      set().string(),
+                           "--data.valid_tokens",    "1024",
                            "--optim.schedule",       "constant",
                            "--checkpoint.every",     "1",
                            "--checkpoint.keep_last", "0",
