@@ -126,11 +126,10 @@ at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::T
     const auto grad_rows = out.grad_x.narrow(0, first, rows);
     ops::put_product(grad, weight, grad_rows);
     if (!setup.want_grad_weight) continue;
-    const auto grad_weight = ops::outer_product(grad, inputs);
     if (first == 0) {
-      out.grad_weight = grad_weight.to(type);
+      out.grad_weight = ops::outer_product(grad, inputs).to(type);
     } else {
-      out.grad_weight.add_(grad_weight);
+      ops::add_outer_product(grad, inputs, out.grad_weight);
     }
   }
   return losses;

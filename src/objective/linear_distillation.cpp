@@ -203,7 +203,7 @@ DistillationOutput linear_distillation(const at::Tensor& x, const Head& head,
     const at::Tensor grad = terms.grad.mul_(setup.grad_scale).to(x.scalar_type());
     const at::Tensor grad_rows = out.grad_x.narrow(0, first, rows);
     ops::put_product(grad, head.weight, grad_rows);
-    if (head.trained) out.grad_weight.add_(ops::outer_product(grad, inputs));
+    if (head.trained) ops::add_outer_product(grad, inputs, out.grad_weight);
   }
   out.ce_sum = sums[0];
   out.kl_sum = sums[1];

@@ -42,7 +42,7 @@ LinearCrossEntropyOutput vocab_parallel_cross_entropy(const at::Tensor& x, const
     if (slope.defined()) grad.mul_(slope);
     const at::Tensor grad_rows = out.grad_x.narrow(0, first, rows);
     ops::put_product(grad, weight, grad_rows);
-    if (setup.want_grad_weight) out.grad_weight.add_(ops::outer_product(grad, inputs));
+    if (setup.want_grad_weight) ops::add_outer_product(grad, inputs, out.grad_weight);
   }
   out.loss_sum = losses.sum();
   return out;

@@ -134,7 +134,7 @@ void add_grouped_outer(const at::Tensor& a, const at::Tensor& b, const ExpertBou
     if (sum.scalar_type() == a.scalar_type()) {
       add_product(left.t(), right, sum);
     } else {
-      sum.add_(outer_product(left, right));
+      add_outer_product(left, right, sum);
     }
   });
 }

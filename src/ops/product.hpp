@@ -3,7 +3,8 @@
 
 /// Matrix products of whole micro-batches in the dtype of the factors, without autograd. On a CPU
 /// that multiplies fp32 faster than 16-bit types, bf16 and fp16 factors are widened, blocks of rows
-/// at a time: the same fp32 sums in another order.
+/// at a time: the same fp32 sums in another order. On a CPU that multiplies pairs of bf16 fast,
+/// `matmul.hpp` computes large products. LibTorch computes all others.
 namespace trireme::ops {
 
 /// Returns true if products of x's dtype are computed in fp32. Constant for one kind of CPU.
@@ -15,8 +16,11 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b);
 void put_product(const at::Tensor& a, const at::Tensor& b, at::Tensor out);
 void add_product(const at::Tensor& a, const at::Tensor& b, at::Tensor sum);
 /// Computes a weight gradient a^T b [k, n] from a [m, k], b [m, n]. For 16-bit factors, the result is
-/// fp32 if widened and on a GPU, so that it is not rounded before it is added to fp32 sums.
+/// fp32 if widened, from `matmul.hpp` and on a GPU, so that it is not rounded before it is added to
+/// fp32 sums.
 at::Tensor outer_product(const at::Tensor& a, const at::Tensor& b);
+/// Adds a weight gradient a^T b to sum [k, n], which may be of a wider dtype.
+void add_outer_product(const at::Tensor& a, const at::Tensor& b, at::Tensor sum);
 
 /// The implementations with widened factors, exposed for tests on any machine.
 namespace widened {

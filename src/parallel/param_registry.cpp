@@ -181,7 +181,8 @@ void ParamRegistry::add_gradient_of_linear(WeightRef ref, const at::Tensor& x,
   const at::NoGradGuard no_grad;
   const at::Tensor inputs = x.reshape({-1, x.size(-1)});               // [rows, in]
   const at::Tensor grad_rows = grad_y.reshape({-1, grad_y.size(-1)});  // [rows, out]
-  add_gradient(ref, ops::outer_product(grad_rows, inputs));
+  ops::add_outer_product(grad_rows, inputs, view(grads_.whole(unit_of(ref.first)), ref));
+  gradient_added(ref);
 }
 
 void ParamRegistry::gradient_added(WeightRef ref) {

@@ -210,6 +210,42 @@ struct PagedStore {
   std::int64_t width;
 };
 
+/// Columns of B in one panel, and rows of A in one tile, of products of pairs.
+inline constexpr std::int64_t kPanelColumns = 32;
+inline constexpr std::int64_t kPairTileRows = 12;
+
+/// Packs bf16 columns of B [width, columns] to panels of 32 columns: words [pairs of k, 32], even k
+/// low, with zeros where a panel ends beyond B.
+struct PairPanels {
+  const std::uint16_t* b;
+  std::int64_t b_stride;
+  bool b_transposed;  // element (k, n) is at n * stride + k, else at k * stride + n
+  std::int64_t width;
+  std::int64_t columns;
+  std::uint32_t* panels;
+  std::int64_t panel_stride;  // words, at least ceil(width / 2) * 32
+};
+
+/// C [rows, columns] = A B, or C += A B, with sums in fp32 and B in panels.
+struct PairProduct {
+  const std::uint16_t* a;
+  std::int64_t a_stride;
+  bool a_transposed;  // element (m, k) is at k * stride + m, else at m * stride + k
+  const std::uint32_t* panels;
+  std::int64_t panel_stride;
+  void* c;
+  Element c_element;
+  std::int64_t c_stride;
+  bool add;
+  std::int64_t rows;
+  std::int64_t columns;
+  std::int64_t width;
+  std::int64_t next_rows;  // rows of a transposed A that the next call reads after these
+  /// Used if A is transposed or its width is odd: ceil(width / 2) + 16 words for each row, with the
+  /// number of rows rounded up to whole tiles.
+  std::uint32_t* scratch;
+};
+
 struct Table {
   const char* name;
   void (*rms_forward)(const RmsForward&);
@@ -246,6 +282,9 @@ struct Table {
   /// Like linear_rows, with W in int8 (`element` is f32, the layout of x) and `scales`.
   void (*int8_linear_rows)(const LinearRows&);
   void (*spread_rows)(const SpreadRows&);
+  /// Products of large matrices; null without an instruction for pairs of bf16.
+  void (*pack_pair_panels)(const PairPanels&);
+  void (*pair_products)(const PairProduct&);
   void (*paged_attention)(const PagedAttention&);
   void (*paged_store)(const PagedStore&);
   /// Runs `rounds` times a fixed number of multiply-adds between registers. Returns the number of

@@ -64,7 +64,7 @@ ProductFigures measure_products(const ProductShape& shape, const std::string& pr
   measure(
       &ProductRates::dx, [&] { ops::product(grad_y, w); }, [&] { at::mm(grad_y, w); });
   measure(
-      &ProductRates::dw, [&] { sum.add_(ops::outer_product(grad_y, x)); },
+      &ProductRates::dw, [&] { ops::add_outer_product(grad_y, x, sum); },
       [&] { sum.add_(at::mm(grad_y.t(), x)); });
   figures.peak_flops = device::measured_peak_flops(at::kCPU, types.compute);
   return figures;

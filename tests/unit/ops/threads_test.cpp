@@ -7,6 +7,7 @@
 #include "ops/attention.hpp"
 #include "ops/cpu_rows.hpp"
 #include "unit/ops/support.hpp"
+#include "unit/ops/thread_count.hpp"
 
 namespace trireme::ops::testing {
 namespace {
@@ -18,20 +19,6 @@ namespace {
   device::use_thread_independent_products();
   return 0;
 }();
-
-/// Sets LibTorch's number of threads for one test.
-class Threads {
- public:
-  explicit Threads(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }
-
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
-  ~Threads() { at::set_num_threads(before_); }
-
- private:
-  int before_;
-};
 
 // ThreadSanitizer cannot see how OpenMP's threads wait, because OpenMP is built without it
 #ifndef __SANITIZE_THREAD__
