@@ -178,10 +178,6 @@ void run(const Pass& pass) {
   });
 }
 
-bool is_bf16_on_cpu(const at::Tensor& x) {
-  return x.is_cpu() && x.scalar_type() == at::kBFloat16;
-}
-
 /// Returns true if the kernel cannot write its results to out directly.
 bool needs_sums(const at::Tensor& out, std::int64_t width) {
   if (!cpu_accepts(out) || !has_unit_stride(out, 1)) return true;
@@ -190,9 +186,13 @@ bool needs_sums(const at::Tensor& out, std::int64_t width) {
 
 }  // namespace
 
+bool has_pair_matmul(const at::Tensor& x) {
+  return x.is_cpu() && x.scalar_type() == at::kBFloat16 &&
+         kernels::table().pair_products != nullptr;
+}
+
 bool takes_pair_matmul(const at::Tensor& a, const at::Tensor& b) {
-  if (!is_bf16_on_cpu(a) || !is_bf16_on_cpu(b) || kernels::table().pair_products == nullptr)
-    return false;
+  if (!has_pair_matmul(a) || !has_pair_matmul(b)) return false;
   return a.numel() > 0 && b.numel() > 0 && b.size(1) >= kFewestColumns;
 }
 

@@ -5,6 +5,9 @@
 /// beside LibTorch's products. The functions of `product.hpp` choose between them.
 namespace trireme::ops {
 
+/// Returns true if this CPU has kernels for pair_matmul() and x is bf16 in host memory.
+bool has_pair_matmul(const at::Tensor& x);
+
 /// Returns true if pair_matmul() multiplies a [.., k] by b [k, n] and is expected to be faster than
 /// LibTorch. The answer depends on the kind of CPU, the dtypes and the shapes only.
 bool takes_pair_matmul(const at::Tensor& a, const at::Tensor& b);
