@@ -23,6 +23,18 @@ bool holds_step(const fs::path& checkpoints) {
   return false;
 }
 
+/// Returns true for a directory that holds only checkpoints, complete or not. A run that ended
+/// before its first checkpoint leaves such copies of its frozen weights.
+bool holds_only_steps(const fs::path& directory) {
+  std::error_code code;
+  if (!fs::is_directory(directory, code)) return false;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, code)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("step-") && !name.starts_with(".tmp-step-")) return false;
+  }
+  return true;
+}
+
 bool is_status(const fs::path& file) {
   try {
     const Json status = read_json(file, {.max_bytes = kMaxStatusBytes});
@@ -54,7 +66,8 @@ bool RunDirectory::is_blank() const {
     if (entry.path() == checkpoints() && fs::is_empty(entry.path(), code)) continue;
     const bool ours = name.starts_with("LOCK") || name.starts_with("status.json.tmp.") ||
                       entry.path() == event_log() || entry.path() == submit() ||
-                      entry.path() == failure_reports();
+                      entry.path() == failure_reports() ||
+                      (entry.path() != checkpoints() && holds_only_steps(entry.path()));
     if (!ours) return false;
   }
   return true;

@@ -46,7 +46,7 @@ def train(arguments, paths, name, steps, seed, keys):
     if not os.path.exists(run + ".done"):
         command = [arguments.trireme, "pretrain", "--data", paths["train"], "--data.valid_path", paths["valid"], "--run", run, *MODEL, "--train.device", "cpu", "--train.precision", "fp32",
                    "--train.threads", "1", "--train.steps", str(steps), "--train.seq_len", str(SEQUENCE), "--train.micro_batch", str(BATCH), "--train.global_batch", str(BATCH), "--train.seed",
-                   str(seed), "--train.eval_every", str(max(steps // 10, 1)), "--train.log_every", "0", "--checkpoint.every", "0", "--optim.schedule", "wsd", "--optim.warmup_steps", "20",
+                   str(seed), "--train.eval_every", str(max(steps // 10, 1)), "--data.valid_tokens", "32768", "--train.log_every", "0", "--checkpoint.every", "0", "--optim.schedule", "wsd", "--optim.warmup_steps", "20",
                    "--optim.decay_steps", str(steps // 2), "--optim.min_lr", "0", *keys]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
@@ -54,7 +54,7 @@ def train(arguments, paths, name, steps, seed, keys):
         open(run + ".done", "w", encoding="utf-8").close()
     with open(metrics, encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
-    return [(line["step"], line["valid_loss"]) for line in lines if line.get("valid_loss") is not None]
+    return [(line["eval_step"], line["valid_loss"]) for line in lines if line.get("valid_loss") is not None]
 
 
 def tuned(arguments, paths, name, steps, rates, keys_of):

@@ -32,6 +32,10 @@ bool continues_other_run(const RunRequest& run) {
   return run.start.kind == RunStart::Kind::state && run.start.values.task == run.name;
 }
 
+bool resumes(const RunRequest& run) {
+  return run.start.kind == RunStart::Kind::resume_run;
+}
+
 /// Returns the saved hash of the frozen weights `name`; nullopt if the start has none.
 std::optional<std::string> saved_hash(const RunRequest& run, const std::string& name) {
   const RunValues::Texts& saved = run.start.values.weights_sha256;
@@ -124,7 +128,7 @@ std::string source_of(const RunRequest& run, const FrozenModelSpec& need, const 
     return copy->string();
   }
   if (!need.checkpoint.empty()) return need.checkpoint;
-  if (run.start.kind == RunStart::Kind::resume_run) {
+  if (resumes(run)) {
     fail(
         ErrorKind::data,
         "{} is {}. It held the weights that this run started from: restore it, or start a new run with --init and another --run",
@@ -144,36 +148,58 @@ checkpoint::Checkpoint publish_start(const RunRequest& run,
   return checkpoint::Checkpoint::open(checkpoint::publish_weights(source, kept, world), world);
 }
 
+/// Returns true if the run's own directory is the source: `kept` holds the base weights of imported
+/// adapters, or a key names it.
+bool is_source(const std::string& place, const std::optional<checkpoint::WholeModel>& start,
+               const fs::path& kept) {
+  std::error_code code;
+  if (fs::equivalent(place, kept, code)) return true;
+  return start && checkpoint::holds_adapters(start->checkpoint) &&
+         fs::equivalent(checkpoint::base_checkpoint_path(start->checkpoint), kept, code);
+}
+
+/// Copies the frozen weights into `kept`. Replaces a copy that an earlier start of this run left
+/// before its first checkpoint, because the command may name another model now. Collective.
+checkpoint::Checkpoint copy_weights(const RunRequest& run, const RunData& data,
+                                    const FrozenModelSpec& need,
+                                    const std::optional<checkpoint::WholeModel>& start,
+                                    const fs::path& kept) {
+  comm::Communicator& world = run.ranks.world;
+  const std::string place = comm::all_or_none(world, [&] {
+    return with_key_in_errors(need, [&] {
+      const std::string found = source_of(run, need, kept);
+      if (!need.checkpoint.empty())
+        check_frozen_model_fits_data(checkpoint::read_model_description(found), need, run, data);
+      return found;
+    });
+  });
+  if (is_source(place, start, kept)) return checkpoint::open_newest_good(kept, world);
+  comm::on_first_rank(world, [&] { remove_tree(kept); });
+  auto copy = comm::all_or_none(world, [&] {
+    return with_key_in_errors(need, [&] {
+      const bool from_start = need.checkpoint.empty() && !copy_of_other_run(run, need);
+      return from_start ? publish_start(run, start, kept)
+                        : checkpoint::publish_model(place, kept, world);
+    });
+  });
+  if (world.rank() == 0)
+    log::info(formatted("{}: copied the weights of {} for this run", kept.string(), place));
+  return copy;
+}
+
 FrozenWeights store_weights(const RunRequest& run, const RunData& data, const FrozenModelSpec& need,
                             const std::optional<checkpoint::WholeModel>& start) {
   comm::Communicator& world = run.ranks.world;
   const std::string& name = need.name;
   const fs::path folder = run.folder.root / name;
-  auto checkpoint =
-      checkpoint::find_newest_good(folder, world, [](std::string_view text) { log::warn(text); });
-  if (!checkpoint) {
-    const std::string place = comm::all_or_none(world, [&] {
-      return with_key_in_errors(need, [&] {
-        const std::string found = source_of(run, need, folder);
-        if (!need.checkpoint.empty())
-          check_frozen_model_fits_data(checkpoint::read_model_description(found), need, run, data);
-        return found;
-      });
-    });
-    checkpoint = comm::all_or_none(world, [&] {
-      return with_key_in_errors(need, [&] {
-        const bool from_start = need.checkpoint.empty() && !copy_of_other_run(run, need);
-        return from_start ? publish_start(run, start, folder)
-                          : checkpoint::publish_model(place, folder, world);
-      });
-    });
-    if (world.rank() == 0)
-      log::info(formatted("{}: copied the weights of {} for this run", folder.string(), place));
-  }
+  std::optional<checkpoint::Checkpoint> checkpoint;
+  if (resumes(run))
+    checkpoint =
+        checkpoint::find_newest_good(folder, world, [](std::string_view text) { log::warn(text); });
+  if (!checkpoint) checkpoint = copy_weights(run, data, need, start, folder);
   if (need.same_vocabulary && world.rank() == 0) log_shared_ids(*checkpoint, run.config);
   const std::string hash = checkpoint::hash_verified(*checkpoint, world, kWeights);
-  const bool has_saved =
-      run.start.kind == RunStart::Kind::resume_run || copy_of_other_run(run, need).has_value();
+  const bool has_saved = resumes(run) || copy_of_other_run(run, need).has_value();
   const auto begun_with = has_saved ? saved_hash(run, name) : std::nullopt;
   comm::all_or_none(world, [&] {
     if (begun_with && *begun_with != hash) {
@@ -194,8 +220,7 @@ bool compared_with_base(const RunRequest& run) {
 /// Opens the model that a new run takes its weights from. Returns nullopt if the run resumes or
 /// begins with random weights. Collective.
 std::optional<checkpoint::WholeModel> open_start(const RunRequest& run) {
-  if (run.start.kind == RunStart::Kind::nothing || run.start.kind == RunStart::Kind::resume_run)
-    return std::nullopt;
+  if (run.start.kind == RunStart::Kind::nothing || resumes(run)) return std::nullopt;
   comm::Communicator& world = run.ranks.world;
   const bool trains_them =
       run.config.lora.on() && checkpoint::holds_adapters(run.start.values.model);
@@ -221,8 +246,7 @@ std::optional<checkpoint::WholeModel> open_start(const RunRequest& run) {
 /// Returns the hash of the weights that the run started from; "" if they were random.
 std::string init_hash(const RunRequest& run, const std::optional<checkpoint::WholeModel>& start) {
   if (start) return checkpoint::hash_tensors(start->checkpoint, run.ranks.world, kWeights);
-  const bool resumes = run.start.kind == RunStart::Kind::resume_run;
-  return resumes ? saved_hash(run, kInit).value_or("") : "";
+  return resumes(run) ? saved_hash(run, kInit).value_or("") : "";
 }
 
 /// Returns the shape of a model; nullopt if it cannot be read.
@@ -240,7 +264,8 @@ std::optional<model::ModelConfig> shape_at(const fs::path& place) {
 std::vector<fs::path> frozen_copies(const RunRequest& run) {
   const auto need = run.task.frozen(run.config);
   if (!need) return {};
-  std::vector<fs::path> places{run.folder.root / need->name};  // exists if the run resumes
+  std::vector<fs::path> places;
+  if (resumes(run)) places.push_back(run.folder.root / need->name);
   if (auto other = copy_of_other_run(run, *need)) places.push_back(*std::move(other));
   return places;
 }
@@ -269,7 +294,8 @@ std::vector<ModelBeside> models_beside(const Task& task, const RunConfig& config
 
 void check_frozen(const RunRequest& run, const RunData& data) {
   const auto need = run.task.frozen(run.config);
-  if (!need || need->checkpoint.empty() || shape_at(run.folder.root / need->name)) return;
+  if (!need || need->checkpoint.empty()) return;
+  if (resumes(run) && shape_at(run.folder.root / need->name)) return;
   with_key_in_errors(*need, [&] {
     const fs::path place = copy_of_other_run(run, *need).value_or(need->checkpoint);
     check_frozen_model_fits_data(checkpoint::read_model_description(place), *need, run, data);

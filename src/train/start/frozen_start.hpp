@@ -35,8 +35,8 @@ struct FrozenStart {
   std::optional<FrozenWeights> model;  // frozen model of the task (reference or teacher)
 };
 
-/// Returns the directories that may have a copy of the task's frozen model: one in the run
-/// directory, and one in the directory of the run that this run continues. Empty without a frozen
+/// Returns the directories that may have a copy of the task's frozen model: one in the directory of
+/// a resumed run, and one in the directory of the run that this run continues. Empty without a frozen
 /// model.
 std::vector<std::filesystem::path> frozen_copies(const RunRequest& run);
 
@@ -47,11 +47,11 @@ std::vector<ModelBeside> models_beside(const Task& task, const RunConfig& config
                                        std::span<const std::filesystem::path> copies);
 
 /// Checks that the task's frozen model exists and fits the tokens of `data`. Reads only manifests.
-/// Does nothing if the run directory already has a copy. A run that continues another run checks
+/// Does nothing if the run resumes and has a copy. A run that continues another run checks
 /// the copy of that run. Throws Error(data) or Error(usage).
 void check_frozen(const RunRequest& run, const RunData& data);
 
-/// Copies the frozen weights into the run directory, or opens the copy that is already there, and
+/// Copies the frozen weights into the run directory, or opens the copy of a resumed run, and
 /// checks their tokenizer against `data`. Converts a source that is not a checkpoint of whole
 /// weights (Hugging Face directory, adapters). Throws Error(data) if the weights are missing,
 /// damaged, or not the ones that the run started with. Collective; the caller holds the run's
