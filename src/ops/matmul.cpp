@@ -1,9 +1,9 @@
 #include "ops/matmul.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 #include <new>
 
