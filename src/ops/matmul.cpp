@@ -19,14 +19,14 @@ constexpr std::int64_t kTile = kernels::kPairTileRows;
 constexpr std::int64_t kBlockWidth = 2048;
 /// Wider products with bf16 results have their sums in a temporary fp32 matrix.
 constexpr std::int64_t kLargestWidth = 8192;
-/// The part of b that is packed at a time. a is read again for each part, and packed again if it is
-/// transposed, so the part is then larger (2 MB, else 512 KB).
+/// The part of b that is packed at a time, for each of at most 8 threads. a is read again for each
+/// part, and packed again if it is transposed, so the part is then larger (2 MB, else 512 KB).
 constexpr std::int64_t kPackedElements = std::int64_t{256} << 10;
 constexpr std::int64_t kPackedElementsTransposed = std::int64_t{1} << 20;
 constexpr std::int64_t kLeastColumns = 256;
 /// Largest part of a that a thread multiplies at a time, 768 KB: most of the second-level cache.
 constexpr std::int64_t kBlockElements = std::int64_t{384} << 10;
-constexpr std::int64_t kMostBlockRows = 144;
+constexpr std::int64_t kMostBlockTiles = 12;
 constexpr std::int64_t kGroupTiles = 4;  // the kernel packs four tiles at a time
 /// The kernel computes whole panels of 32 columns. Measured on AMD family 26, one thread, with
 /// m = 2048 and k = 512: 0.72 of LibTorch's speed with 8 columns, 1.05 with 16, and 1.02 to 1.13 for
@@ -118,62 +118,58 @@ void pack(const Pass& pass) {
   });
 }
 
-/// Divides C into blocks of whole tiles. Every thread gets the same number of blocks if possible.
-struct Blocks {
-  std::int64_t rows;
-  std::int64_t columns;
-  std::int64_t down;  // number of blocks
-  std::int64_t across;
+/// Divides C into tiles of rows and, if there are fewer tiles than threads, into parts of columns.
+struct Grid {
+  std::int64_t tiles;
+  std::int64_t columns;  // a multiple of kColumns
+  std::int64_t parts;
 
-  explicit Blocks(const Pass& pass) {
-    const std::int64_t threads = at::get_num_threads();
-    const std::int64_t most =
-        std::clamp(kBlockElements / pass.width.count, kGroupTiles * kTile, kMostBlockRows);
-    const std::int64_t least_blocks = divided_up(pass.rows, most);
-    const std::int64_t even = divided_up(least_blocks, threads) * threads;
-    rows = divided_up(divided_up(pass.rows, even), kTile) * kTile;
-    down = divided_up(pass.rows, rows);
+  explicit Grid(const Pass& pass) : tiles(divided_up(pass.rows, kTile)) {
     const std::int64_t panels = divided_up(pass.columns.count, kColumns);
-    across = down >= threads ? 1 : std::min(panels, divided_up(threads, down));
-    columns = divided_up(panels, across) * kColumns;
-    across = divided_up(pass.columns.count, columns);
+    const std::int64_t wanted = divided_up(at::get_num_threads(), tiles);
+    columns = divided_up(panels, std::min(panels, wanted)) * kColumns;
+    parts = divided_up(pass.columns.count, columns);
   }
 };
 
-void multiply_block(const Pass& pass, const Blocks& blocks, Range down, std::int64_t across) {
+/// Multiplies `rows`, of which there may be more than the product has, for one part of the columns.
+void multiply_block(const Pass& pass, Range rows, std::int64_t next_rows, Range columns) {
   thread_local Scratch scratch;
-  const std::int64_t row = down.first * blocks.rows;
-  const std::int64_t column = across * blocks.columns;
-  const std::int64_t rows = std::min(blocks.rows, pass.rows - row);
-  const std::int64_t rest = down.count > 1 ? pass.rows - row - rows : 0;
-  const std::int64_t words =
-      divided_up(rows, kTile) * kTile * (divided_up(pass.width.count, 2) + 16);
+  const std::int64_t words = rows.count * (divided_up(pass.width.count, 2) + 16);
+  const std::int64_t count = std::min(rows.count, pass.rows - rows.first);
   const bool copies = pass.a.transposed || pass.width.count % 2 != 0;
   kernels::table().pair_products(
-      {.a = pass.a.at(row, pass.width.first),
+      {.a = pass.a.at(rows.first, pass.width.first),
        .a_stride = pass.a.stride,
        .a_transposed = pass.a.transposed,
-       .panels = pass.panels + column / kColumns * pass.panel_stride,
+       .panels = pass.panels + columns.first / kColumns * pass.panel_stride,
        .panel_stride = pass.panel_stride,
-       .c = element_at(pass.out, row * pass.out.stride(0) + pass.columns.first + column),
+       .c = element_at(pass.out,
+                       rows.first * pass.out.stride(0) + pass.columns.first + columns.first),
        .c_element = element_of(pass.out),
        .c_stride = pass.out.stride(0),
        .add = pass.add,
-       .rows = rows,
-       .columns = std::min(blocks.columns, pass.columns.count - column),
+       .rows = count,
+       .columns = std::min(columns.count, pass.columns.count - columns.first),
        .width = pass.width.count,
-       .next_rows = std::min(blocks.rows, rest),
+       .next_rows = std::clamp<std::int64_t>(pass.rows - rows.first - count, 0, next_rows),
        .scratch = copies ? scratch.words(words) : nullptr});
 }
 
 void run(const Pass& pass) {
   pack(pass);
-  const Blocks blocks(pass);
-  at::parallel_for(0, blocks.down * blocks.across, 1, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t i = first; i < last; ++i) {
-      const std::int64_t across = i / blocks.down;
-      const std::int64_t down = i % blocks.down;
-      multiply_block(pass, blocks, {down, std::min(last - i, blocks.down - down)}, across);
+  const Grid grid(pass);
+  const std::int64_t most_tiles =
+      std::clamp(kBlockElements / pass.width.count / kTile, kGroupTiles, kMostBlockTiles);
+  at::parallel_for(0, grid.tiles * grid.parts, 1, [&](std::int64_t first, std::int64_t last) {
+    while (first < last) {
+      const std::int64_t tile = first % grid.tiles;
+      const std::int64_t left = std::min(last - first, grid.tiles - tile);
+      const std::int64_t tiles = std::min(left, most_tiles);
+      multiply_block(pass, {tile * kTile, tiles * kTile},
+                     std::min(left - tiles, most_tiles) * kTile,
+                     {first / grid.tiles * grid.columns, grid.columns});
+      first += tiles;
     }
   });
 }
@@ -213,7 +209,8 @@ void pair_matmul(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out
   const Matrix left = matrix_of(a, kept_a);
   const Matrix right = matrix_of(b, kept_b);
   const std::int64_t packed = left.transposed ? kPackedElementsTransposed : kPackedElements;
-  const std::int64_t most_columns = std::max(packed / block, kLeastColumns);
+  const std::int64_t most_columns =
+      std::max(packed / block, kLeastColumns) * std::min<std::int64_t>(at::get_num_threads(), 8);
   const std::int64_t columns = divided_up(std::min(b.size(1), most_columns), kColumns) * kColumns;
   std::uint32_t* const panels = scratch.words(columns / kColumns * panel_stride);
   for (std::int64_t n = 0; n < b.size(1); n += columns) {
