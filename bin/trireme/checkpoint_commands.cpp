@@ -2,6 +2,7 @@
 
 #include "bin/trireme/commands.hpp"
 #include "checkpoint/bench/measure.hpp"
+#include "checkpoint/hf/hf_family.hpp"
 #include "checkpoint/maintenance/average.hpp"
 #include "checkpoint/maintenance/commands.hpp"
 #include "checkpoint/maintenance/model_path.hpp"
@@ -258,8 +259,9 @@ void add_import(config::CommandLine& line) {
   line.command("import",
                "create a checkpoint from a Hugging Face model, a peft adapter or MiniMind weights")
       .option("--hf", &import.hf, "DIR",
-              "directory with config.json and safetensors of a supported model family (Llama, "
-              "Qwen2, Qwen3, Mistral, Mixtral, Phi-3, SmolLM3, Gemma 3)")
+              cat("directory with safetensors and a config.json with one of these values of "
+                  "model_type: ",
+                  checkpoint::hf_family_names()))
       .option("--peft", &import.peft, "DIR", "directory of LoRA adapters in the format of peft")
       .option(
           "--base", &import.base, "MODEL",

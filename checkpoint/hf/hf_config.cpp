@@ -132,10 +132,10 @@ const Family& family_named(const Json& config, std::string_view where) {
   if (type != config.end() && type->is_string()) {
     if (const Family* family = find_family(type->get<std::string>())) return *family;
   }
-  fail(ErrorKind::data, "{}: model_type {} cannot be imported; supported: {}", where,
-       type == config.end() ? "nothing" : type->dump(),
-       joined(hf_families(), ", ",
-              [](const Family* one) { return formatted("\"{}\"", one->model_type); }));
+  if (type == config.end())
+    fail(ErrorKind::data, "{} has no model_type; supported: {}", where, hf_family_names());
+  fail(ErrorKind::data, "{}: model_type {} cannot be imported; supported: {}", where, type->dump(),
+       hf_family_names());
 }
 
 /// Returns Trireme's name of the activation.
@@ -148,9 +148,10 @@ std::string read_activation(const Json& config, const Family& family, HfReader& 
   }
   for (const auto& [hf_name, ours] : kSameActivations)
     if (found == hf_name) return std::string(ours);
-  const std::string known =
-      joined(model::activation_names(), ", ",
-             [](const model::ActivationName& one) { return formatted("\"{}\"", one.hf_name); });
+  std::string known = joined(model::activation_names(), ", ", [](const model::ActivationName& one) {
+    return formatted("\"{}\"", one.hf_name);
+  });
+  for (const auto& same : kSameActivations) known += formatted(", \"{}\"", same.first);
   reader.problem(key, formatted(" = {} is not supported, must be one of {}", found.dump(), known));
   return "";
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "core/join.hpp"
 #include "core/number.hpp"
 #include "model/layer_list.hpp"
 
@@ -16,6 +17,10 @@ std::span<const Family* const> hf_families() {
       &gemma3_family(),   &gemma2_family(),    &olmo2_family(),      &gpt2_family(),
       &gpt_neox_family(), &gemma_family(),     &starcoder2_family(), &stablelm_family()};
   return families;
+}
+
+std::string hf_family_names() {
+  return joined(hf_families(), ", ", [](const Family* one) { return one->model_type; });
 }
 
 const Family* find_family(std::string_view model_type) {

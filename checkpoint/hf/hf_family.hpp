@@ -85,6 +85,8 @@ const Family& stablelm_family();
 
 /// Returns all families. If several families fit a model, the first one is the default.
 std::span<const Family* const> hf_families();
+/// Returns the model_type of all families: "qwen3, qwen3_moe, ...".
+std::string hf_family_names();
 /// Returns the family with that model_type; null if there is none.
 const Family* find_family(std::string_view model_type);
 

@@ -217,7 +217,8 @@ std::string import_command(const ImportCommand& options) {
          "import needs --output DIR and one of --hf DIR, --peft DIR (with --base MODEL) and "
          "--minimind FILE (with --model.preset NAME)");
   if (options.vocab.num_rows < 0)
-    fail(ErrorKind::usage, "--resize-vocab {}, must be 1 or more", options.vocab.num_rows);
+    fail(ErrorKind::usage, "--resize-vocab {}, must be 0 (as many rows as needed) or more",
+         options.vocab.num_rows);
   if (options.vocab.is_any() && options.hf.empty())
     fail(ErrorKind::usage, "import: --add-tokens and --resize-vocab require --hf");
   if (options.peft.empty() != options.base.empty())

@@ -7,6 +7,7 @@
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/hf_config.hpp"
 #include "checkpoint/hf/hf_export.hpp"
+#include "checkpoint/hf/hf_family.hpp"
 #include "checkpoint/maintenance/commands.hpp"
 #include "checkpoint/maintenance/verify.hpp"
 #include "core/files/directories.hpp"
@@ -257,6 +258,19 @@ TEST(HuggingFace, UnsupportedFieldsAreRefusedByName) {
     const std::string wanted = key == "num_key_value_heads" ? "num_kv_heads" : key;
     EXPECT_NE(text.find(wanted), std::string::npos) << key << ": " << text;
   }
+}
+
+TEST(HuggingFace, ErrorsNameAllAcceptedValues) {
+  const auto refusal = [](const Json& config) {
+    return message_of(ErrorKind::data, [&] { (void)model_from_hf(config, "config.json"); });
+  };
+  Json config = good_config(true);
+  config["hidden_act"] = "relu";
+  EXPECT_NE(refusal(config).find("\"gelu\", \"gelu_new\", \"gelu_fast\", \"swish\""),
+            std::string::npos)
+      << refusal(config);
+  config.erase("model_type");
+  EXPECT_EQ(refusal(config), cat("config.json has no model_type; supported: ", hf_family_names()));
 }
 
 TEST(HuggingFace, AnImportHasThePresetOfItsShapeOrNone) {

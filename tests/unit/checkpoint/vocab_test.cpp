@@ -100,6 +100,8 @@ TEST_F(Vocabulary, RefusesTokensAndSizesThatDoNotFit) {
   const auto has = [](const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
+  has(error_of({.num_rows = -1}, ErrorKind::usage),
+      "--resize-vocab -1, must be 0 (as many rows as needed) or more");
   has(error_of({.num_rows = 2}, ErrorKind::usage),
       "--resize-vocab 2 is too small. It must be at least 3");
   has(error_of({.add_tokens = tokens("a\nb\n"), .num_rows = 4}, ErrorKind::usage),
