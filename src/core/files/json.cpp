@@ -1,5 +1,6 @@
 #include "core/files/json.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -25,6 +26,13 @@ std::string line_column(std::string_view text, std::size_t byte) {
     }
   }
   return formatted("{}:{}", line, column);
+}
+
+/// Returns the library's description of an error without its number and position.
+std::string_view description(std::string_view what) {
+  if (what.starts_with("[json.exception.")) what.remove_prefix(what.find("] ") + 2);
+  if (what.starts_with("parse error at ")) what.remove_prefix(what.find(": ") + 2);
+  return what;
 }
 
 /// Builds a tree from the parser's events in linear time. The library's own callback parser
@@ -73,9 +81,13 @@ class TreeBuilder : public nlohmann::json_sax<Tree> {
   bool parse_error(std::size_t byte, const std::string&,
                    const nlohmann::detail::exception& error) override {
     const bool is_syntax = dynamic_cast<const typename Tree::parse_error*>(&error) != nullptr;
-    fail(ErrorKind::data, "{}{}{}{}", where_,
+    const std::string_view wrong = text_.substr(std::min(text_.size(), byte - 1));
+    const bool is_special = is_syntax && (wrong.starts_with("NaN") || wrong.starts_with("Inf"));
+    fail(ErrorKind::data, "{}{}{}{}{}", where_,
          // otherwise a number too large for a double
-         is_syntax ? ":" + line_column(text_, byte) : "", ": not valid JSON: ", error.what());
+         is_syntax ? ":" + line_column(text_, byte) : "",
+         ": not valid JSON: ", description(error.what()),
+         is_special ? "; JSON has no NaN and no Infinity: write a number or null" : "");
   }
 
  private:

@@ -7,6 +7,7 @@
 #include "core/join.hpp"
 #include "text/chat/chatml.hpp"
 #include "text/chat/header_templates.hpp"
+#include "text/chat/jinja_chat.hpp"
 
 namespace trireme::text {
 namespace {
@@ -94,12 +95,12 @@ const ChatTemplate* find_chat_template(std::string_view name) {
 
 const ChatTemplate& chat_template(std::string_view name) {
   if (const ChatTemplate* found = find_chat_template(name)) return *found;
-  if (name.empty())
-    fail(ErrorKind::usage, "--template is missing; it must be one of: {}", chat_template_names());
-  std::vector<std::string> names;
+  const std::string known = cat(chat_template_names(), ", ", kTokenizerTemplate);
+  if (name.empty()) fail(ErrorKind::usage, "--template is missing; it must be one of: {}", known);
+  std::vector<std::string> names{std::string(kTokenizerTemplate)};
   for (const ChatTemplate& each : templates()) names.emplace_back(each.name);
-  fail(ErrorKind::usage, "there is no chat template {}; it must be one of: {}{}", name,
-       chat_template_names(), did_you_mean(name, names));
+  fail(ErrorKind::usage, "there is no chat template {}; it must be one of: {}{}", name, known,
+       did_you_mean(name, names));
 }
 
 }  // namespace trireme::text

@@ -31,6 +31,15 @@ TEST(Json, NamesLineAndColumnOfASyntaxError) {
   EXPECT_TRUE(contains(error.what(), "f.json:3:7")) << error.what();
 }
 
+TEST(Json, SaysWhatIsWrongInPlainWords) {
+  EXPECT_EQ(std::string(json_error(R"({"a": NaN})").what()),
+            "f.json:1:7: not valid JSON: syntax error while parsing value - invalid literal; last "
+            "read: '\"a\": N'; JSON has no NaN and no Infinity: write a number or null");
+  EXPECT_TRUE(contains(json_error("[-Infinity]").what(), "JSON has no NaN and no Infinity"));
+  EXPECT_EQ(std::string(json_error("[1e999]").what()),
+            "f.json: not valid JSON: number overflow parsing '1e999'");
+}
+
 TEST(Json, RefusesDuplicateKeysOfOneObjectOnly) {
   EXPECT_TRUE(contains(json_error(R"({"a":1,"b":{},"a":2})").what(), "'a' appears twice"));
   EXPECT_TRUE(contains(json_error(R"([{"x":{"k":1,"k":1}}])").what(), "'k' appears twice"));

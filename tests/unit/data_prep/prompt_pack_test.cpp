@@ -196,7 +196,8 @@ TEST_F(PromptPack, LongPromptsAreDroppedAndInvalidRecordsAreNamed) {
   EXPECT_EQ(counts["dropped_long"], 1);
   EXPECT_EQ(counts["bad_lines"], 4);
   const std::vector<std::string>& bad = set_->manifest().bad;
-  EXPECT_NE(bad[0].find("not valid JSON"), std::string::npos) << bad[0];
+  EXPECT_NE(bad[0].find("last read: '\"gt\": N'; JSON has no NaN"), std::string::npos) << bad[0];
+  EXPECT_EQ(bad[0].find("json.exception"), std::string::npos) << bad[0];
   EXPECT_NE(bad[1].find("has no message before its last answer"), std::string::npos) << bad[1];
   EXPECT_NE(bad[2].find("'messages' and 'prompt' are both present"), std::string::npos) << bad[2];
   EXPECT_NE(bad[3].find("no field 'conversations' (nor 'messages', nor 'prompt')"),
