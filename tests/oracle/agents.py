@@ -213,7 +213,7 @@ def compare_replay(comparison, files, rng):
     os.makedirs(directory)
     for step, lines in enumerate(files, 1):
         for line in lines:
-            line["rollout_logprobs"] = [value + used * rng.uniform(-0.5, 0.5) for value, used in zip(line["rollout_logprobs"], line["mask"])]
+            line["rollout_logprobs"] = [min(value + used * rng.uniform(-0.5, 0.5), 0) for value, used in zip(line["rollout_logprobs"], line["mask"])]
             line["reward"] = rng.uniform(-1, 1)
         raw.append([line["reward"] for line in lines])
         keep = ("prompt_ids", "completion_ids", "mask", "rollout_logprobs", "reward", "finish", "turns")

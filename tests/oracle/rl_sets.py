@@ -35,7 +35,7 @@ def write_replay(directory, step, lines, rng, largest):
     """Writes answers for a replay, with other rollout log-probabilities, masks and ends, and rewards up to `largest`. Returns the rewards."""
     os.makedirs(directory, exist_ok=True)
     for number, line in enumerate(lines):
-        line["rollout_logprobs"] = [value + rng.uniform(-0.5, 0.5) for value in line["rollout_logprobs"]]
+        line["rollout_logprobs"] = [min(value + rng.uniform(-0.5, 0.5), 0) for value in line["rollout_logprobs"]]
         line["reward"] = rng.uniform(-largest, largest)
         line["finish"] = "length" if number % 5 == 0 else "stop"
         if len(line["mask"]) > 2:

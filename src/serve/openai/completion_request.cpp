@@ -45,7 +45,10 @@ std::vector<CompletionPrompt> read_prompt_list(const BodyFields& fields, const c
     refuse_field(
         field, formatted("{} has {} entries, at most {} are allowed", field, value->size(), most));
   std::vector<CompletionPrompt> prompts;
-  for (const Json& each : *value) prompts.push_back(one_prompt(each, field));
+  for (const Json& each : *value) {
+    if (each.is_string() != value->front().is_string()) refuse_prompt(field);
+    prompts.push_back(one_prompt(each, field));
+  }
   return prompts;
 }
 

@@ -7,6 +7,7 @@
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
 #include "core/files/json_lines.hpp"
+#include "core/number.hpp"
 #include "train/rl/rollout.hpp"
 
 namespace trireme::train {
@@ -14,8 +15,10 @@ namespace {
 
 std::vector<std::uint32_t> read_ids(const Json& line, const char* key, std::int64_t vocab_size,
                                     const std::string& where) {
-  if (!line.contains(key) || !line[key].is_array() || line[key].empty())
+  if (!line.contains(key) || !line[key].is_array())
     fail(ErrorKind::data, "{}: {} is not a list of token ids.", where, key);
+  if (line[key].empty())
+    fail(ErrorKind::data, "{}: {} is empty. It must have at least one token id.", where, key);
   std::vector<std::uint32_t> ids;
   for (const Json& id : line[key]) {
     if (!id.is_number_unsigned() ||
@@ -93,6 +96,16 @@ Rollout parse_rollout(const Json& line, std::int64_t vocab_size, const std::stri
   if (line.contains("weights_version"))
     rollout.weights_version = json_get<std::int64_t>(line, "weights_version", where);
   return rollout;
+}
+
+/// Throws Error(data) if a trained token has a probability above 1. The program's own values may be
+/// above 0 by rounding.
+void check_logprobs(const Rollout& rollout, const std::string& where) {
+  constexpr double kRounding = 1e-6;
+  for (std::size_t i = 0; i < rollout.ids.size(); ++i)
+    if (rollout.mask[i] && rollout.rollout_logprobs[i] > kRounding)
+      fail(ErrorKind::data, "{}: rollout_logprobs contains {}. A log-probability is at most 0.",
+           where, number_text(rollout.rollout_logprobs[i]));
 }
 
 void check_row(const Rollout& rollout, std::int64_t max_tokens, const std::string& where) {
@@ -177,6 +190,7 @@ std::vector<Rollout> read_replay(const std::filesystem::path& place, const Repla
         if (answer < part.first || answer >= part.first + part.count) return;
         Rollout one = parse_rollout(parse_json(text, where), part.vocab_size, where);
         check_row(one, part.max_tokens, where);
+        if (!part.is_saved) check_logprobs(one, where);
         if (part.is_saved) read_computed(parse_json(text, where), where, one);
         one.sample = answer % part.group;
         one.prompt_index = part.rollout * (part.answers / part.group) + answer / part.group;

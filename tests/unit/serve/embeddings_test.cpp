@@ -73,6 +73,8 @@ TEST_F(Embeddings, ErrorsNameTheField) {
       {R"("input": "")", "input"},
       {R"("input": [])", "input"},
       {R"("input": [1, "a"])", "input"},
+      {R"("input": [[1, 2], "a"])", "input"},
+      {R"("input": ["a", [1, 2]])", "input"},
       {R"("input": {"a": 1})", "input"},
       {R"("input": [1, 2, 3, 4])", "input"},
       {R"("input": [1], "encoding_format": "int8")", "encoding_format"},

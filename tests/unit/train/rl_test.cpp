@@ -285,15 +285,18 @@ TEST(RolloutFile, AnInvalidReplayIsAnErrorThatNamesItsLine) {
   };
 
   EXPECT_EQ(error_of(good), "");
+  EXPECT_EQ(error_of(with("-2", "1e-7")), "") << "rounding";
   for (const auto& [line, words] : std::vector<std::pair<std::string, std::string>>{
            {good.substr(0, 70), ":2:1:"},
            {"", "has 1 lines, but step 1 needs 2 lines"},
            {with("[3,4]", "[3,9]"), ":2: completion_ids contains 9"},
-           {with("[3,4]", "[]"), ":2: completion_ids is not a list of token ids"},
+           {with("[3,4]", "[]"), ":2: completion_ids is empty. It must have at least one"},
+           {with("[3,4]", "3"), ":2: completion_ids is not a list of token ids"},
            {with("[1,2]", "[1,5]"), ":2: prompt_ids differ from the line before"},
            {with("[1,1]", "[1,2]"), ":2: mask contains 2"},
            {with("[1,1]", "[1]"), ":2: mask must be a list of 2 numbers"},
            {with("-2", "\"x\""), ":2: rollout_logprobs contains \"x\""},
+           {with("-2", "0.5"), ":2: rollout_logprobs contains 0.5. A log-probability is at most 0"},
            {with("rollout_logprobs", "logprobs"), ":2: rollout_logprobs must be"},
            {with("reward", "points"), ":2: key 'reward' is missing"},
            {R"({"prompt_ids":[1,2],"completion_ids":[3,4,5],"mask":[1,1,1],)"
