@@ -105,7 +105,7 @@ TEST_F(Recipes, ARunEndsEarlyWithoutALowerValidationLoss) {
   EXPECT_EQ(resumed.code, 0) << resumed.err;
   EXPECT_EQ(saved_steps("early").front(), 6) << "the count of the checkpoint continues";
   const std::string words = "early stop: 2 validations without a lower validation loss";
-  expect_words(resumed, {"done, " + words});
+  expect_words(resumed, {"done at step 6/", ", " + words});
   EXPECT_TRUE(status("early").at("reason").get<std::string>().starts_with(words));
   EXPECT_EQ(status("early").at("state"), "done");
 

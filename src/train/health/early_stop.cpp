@@ -5,6 +5,7 @@
 
 #include "core/counted.hpp"
 #include "core/number.hpp"
+#include "core/rounded_text.hpp"
 
 namespace trireme::train {
 
@@ -19,9 +20,11 @@ void EarlyStop::add(std::int64_t step, double loss) {
 }
 
 std::string EarlyStop::reason() const {
-  const std::string best = best_step_ < 0 ? "no loss was finite"
-                                          : formatted("the lowest is {} at step {}",
-                                                      number_text(best_loss_), best_step_);
+  constexpr int kDigits = 6;
+  const std::string best =
+      best_step_ < 0
+          ? "no loss was finite"
+          : formatted("the lowest is {} at step {}", rounded_text(best_loss_, kDigits), best_step_);
   return formatted("early stop: {} without a lower validation loss (train.patience = {}); {}",
                    counted(without_lower_, "validation"), patience_, best);
 }

@@ -182,8 +182,7 @@ void log_summary(const TrainingRun& run, bool done) {
   const job::RunDirectory& folder = run.request.folder;
   const EarlyStop& early_stop = run.services.early_stop;
   const std::string how =
-      done ? early_stop.is_due() ? cat("done, ", early_stop.reason()) : "done"
-           : formatted("stopped on request ({})", run.services.requests.reason());
+      done ? "done" : formatted("stopped on request ({})", run.services.requests.reason());
   const std::string newest =
       checkpoint::list_steps(folder.checkpoints()).empty()
           ? "no checkpoint yet"
@@ -202,8 +201,10 @@ void log_summary(const TrainingRun& run, bool done) {
         skipped));
   if (const std::string shares = run.shares.text(); !shares.empty())
     log::info(formatted("shares of the time: {}", shares));
-  log::info(formatted("{} at step {}/{}: {}; {}, {}{}", how, run.progress.step,
-                      run.config().train.steps, what, folder.root.string(), newest,
+  log::info(formatted("{} at step {}/{}{}: {}; {}, {}{}", how, run.progress.step,
+                      run.config().train.steps,
+                      done && early_stop.is_due() ? cat(", ", early_stop.reason()) : "", what,
+                      folder.root.string(), newest,
                       done ? ""
                            : cat("; the same command resumes; ",
                                  comm::stopped_code_text(comm::launcher_variables()))));

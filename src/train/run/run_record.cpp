@@ -132,7 +132,7 @@ int RunRecord::stopped_before_first_step() {
     ended(/*done=*/false);
   }
   log::info(
-      "stopped on request before the first step: nothing was changed; the same command starts the run");
+      "stopped on request before the first step: no checkpoint was saved; the same command starts the run");
   return kExitStopped;
 }
 

@@ -40,6 +40,13 @@ TEST(EarlyStop, ContinuesFromTheValuesOfACheckpoint) {
   EXPECT_NE(resumed.reason().find("the lowest is 3 at step 10"), std::string::npos);
 }
 
+TEST(EarlyStop, RoundsTheLowestLossInItsReason) {
+  EarlyStop stop(1);
+  stop.add(4, 45.235375201512895);
+  stop.add(8, 46);
+  EXPECT_TRUE(stop.reason().ends_with("; the lowest is 45.2354 at step 4")) << stop.reason();
+}
+
 TEST(EarlyStop, NeverEndsARunWithoutPatience) {
   EarlyStop stop(0);
   for (int step = 1; step < 9; ++step) stop.add(step, 1.0);
