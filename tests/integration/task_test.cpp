@@ -95,7 +95,7 @@ class Rollouts final : public train::SampleSource {
     now_ = {train::saved_next_sample(saved), std::stoll(saved.samples.at("answers"))};
   }
 
-  void put_state(std::int64_t next_sample, train::RunValues& values) const override {
+  void put_state(std::int64_t next_sample, train::RunValues& values) override {
     const State& state = next_sample == now_.next_sample ? now_ : before_;
     EXPECT_EQ(state.next_sample, next_sample);
     values.samples["answers"] = cat(state.answers);

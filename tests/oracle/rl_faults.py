@@ -44,6 +44,11 @@ for line in sys.stdin:
 EXIT_DATA, EXIT_RESOURCE, EXIT_STOPPED = 3, 4, 75
 
 
+def read_text(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
 class Faults:
     def __init__(self, setup, mpiexec):
         self.setup, self.mpiexec, self.wrong = setup, mpiexec, 0
@@ -53,10 +58,10 @@ class Faults:
             self.wrong += 1
             print(f"{name}: not as expected\n{output}")
 
-    def run(self, command):
+    def run(self, command, faults=None):
         begin = time.monotonic()
         ended = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
-                               check=False)
+                               check=False, env={**os.environ, **(faults or {})})
         return ended.returncode, ended.stdout, time.monotonic() - begin
 
     def check_program(self, key, failure, code, ranks=1):
@@ -107,6 +112,22 @@ class Faults:
                 chains.append(file.read())
         self.expect(f"{ranks} ranks: resume after a stop", chains[0] == chains[1] != "", chains)
 
+    def check_kept_rollouts(self):
+        """A checkpoint within a rollout keeps the file of this rollout, so that a killed run resumes from it, and a new run continues from it.
+        A rollout serves four steps, and rl.keep_rollouts keeps the newest file only."""
+        path, chain_of = self.setup.path, lambda name: read_text(os.path.join(self.setup.path(name), "chain.txt"))
+        keys = {"rl.updates": 2, "rl.mini_batch": 3, "rl.keep_rollouts": 1, "train.micro_batch": 1, "train.steps": 12, "checkpoint.every": 5}
+        for name, more in (("unkilled", {}), ("killed", {}), ("killed async", {"checkpoint.async": "true"})):
+            command = self.setup.command(name, {**keys, **more})
+            if name != "unkilled":
+                ended, output, _ = self.run(command, {"TRIREME_FAULT": "train.step:0:10:kill9", "TRIREME_ALLOW_FAULTS": "1"})
+                self.expect(f"{name} (exit {ended})", ended == -9, output)
+            ended, output, _ = self.run(command)
+            files = sorted(os.listdir(os.path.join(path(name), "rollouts")))
+            self.expect(f"{name}: files of the checkpoints 5 and 10 ({files}, exit {ended})",
+                        ended == 0 and files == ["step-000000005.jsonl", "step-000000009.jsonl"], output)
+            self.expect(f"{name}: step hashes", chain_of(name) == chain_of("unkilled") != "", output)
+
     def check_limits(self):
         ended, output, _ = self.run(self.setup.command("long", {"rl.max_total_tokens": 40}))
         self.expect("a prompt over the limit", ended == EXIT_DATA and output.count("error") == 1 and "rl.max_total_tokens is 40" in output
@@ -155,6 +176,7 @@ def main():
         faults.check_program("rl.reward_command", "hang", EXIT_RESOURCE, ranks=2)
         for ranks in (1, 2) if args.all else (2,):
             faults.check_stop(ranks)
+        faults.check_kept_rollouts()
         faults.check_limits()
         faults.check_empty()
     sys.exit(1 if faults.wrong else 0)

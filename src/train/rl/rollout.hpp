@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -60,9 +61,10 @@ std::vector<Rollout> rollouts_of_lines(std::string_view lines, std::int64_t voca
 
 std::string rollout_file_name(std::int64_t step);
 
-/// Removes the files of all steps before `step` but the newest `kept` - 1. Later files stay.
+/// Removes the files of all steps before `step` but the newest `kept` - 1 and those of the steps in
+/// `needed`. Later files stay.
 void remove_old_rollouts(const std::filesystem::path& directory, std::int64_t step,
-                         std::int64_t kept);
+                         std::int64_t kept, const std::set<std::int64_t>& needed);
 
 /// A part of a rollout that a rank reads from rl.replay, or from the file of this run.
 struct ReplayPart {

@@ -165,7 +165,9 @@ std::string rollout_file_name(std::int64_t step) {
 }
 
 void remove_old_rollouts(const std::filesystem::path& directory, std::int64_t step,
-                         std::int64_t kept) {
+                         std::int64_t kept, const std::set<std::int64_t>& needed) {
+  std::set<std::string> needed_names;
+  for (const std::int64_t one : needed) needed_names.insert(rollout_file_name(one));
   std::vector<std::string> names;
   const std::string newest = rollout_file_name(step);
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
@@ -174,8 +176,9 @@ void remove_old_rollouts(const std::filesystem::path& directory, std::int64_t st
       names.push_back(name);
   }
   std::sort(names.begin(), names.end(), std::greater<>());
-  for (std::size_t i = static_cast<std::size_t>(kept) - 1; i < names.size(); ++i)
-    std::filesystem::remove(directory / names[i]);
+  for (std::size_t i = static_cast<std::size_t>(kept) - 1; i < names.size(); ++i) {
+    if (!needed_names.contains(names[i])) std::filesystem::remove(directory / names[i]);
+  }
 }
 
 std::vector<Rollout> read_replay(const std::filesystem::path& place, const ReplayPart& part) {

@@ -10,8 +10,13 @@ constexpr const char* kFirstStep = "rl.first_step";
 
 }  // namespace
 
+std::int64_t RolloutProgress::unfinished(std::int64_t step, std::int64_t length) const {
+  const std::int64_t first = after(step).first_step;
+  return first > 0 && step + 1 - first < length ? first : 0;
+}
+
 void RolloutProgress::put(std::int64_t step, std::map<std::string, std::string>& samples) const {
-  const State& state = step < now_.first_step ? before_ : now_;
+  const State& state = after(step);
   samples[kFirstStep] = cat(state.first_step);
   state.tracker.put(samples);
 }

@@ -21,6 +21,10 @@ class RolloutProgress {
     now_.first_step = step;
   }
 
+  /// Returns the first step of the rollout that a checkpoint of `step` lies within; 0 if the next
+  /// step begins a rollout. `length`: steps of a rollout, if it does not end early (ppo).
+  [[nodiscard]] std::int64_t unfinished(std::int64_t step, std::int64_t length) const;
+
   [[nodiscard]] ValueTracker& tracker() { return now_.tracker; }
 
   /// Writes the state after `step` to RunValues::samples of a checkpoint.
@@ -34,6 +38,10 @@ class RolloutProgress {
     std::int64_t first_step = 0;  // 0: there is no rollout yet
     ValueTracker tracker{};
   };
+
+  [[nodiscard]] const State& after(std::int64_t step) const {
+    return step < now_.first_step ? before_ : now_;
+  }
 
   State now_;
   State before_;

@@ -21,6 +21,7 @@
 #include "train/rl/token_advantages.hpp"
 #include "train/task/answer_logprobs.hpp"
 #include "train/task/critic.hpp"
+#include "train/task/kept_rollouts.hpp"
 #include "train/task/rollout_generator.hpp"
 #include "train/task/rollout_ranks.hpp"
 #include "train/task/task.hpp"
@@ -43,7 +44,8 @@ class RolloutSource final : public SampleSource {
         tokens_(answer_tokens(context.stream.first_set(), context.model.config().vocab_size)),
         generator_(config_, context_, ranks_, tokens_),
         logprobs_(config_, context_, ranks_, tokens_.size),
-        measures_(config, context.measures) {
+        measures_(config, context.measures),
+        kept_(context.run_directory, steps_of_rollout(), config.keep_rollouts) {
     const std::int64_t prompts = config.prompts_of_step(context.config.train.global_batch);
     const std::int64_t at_once = context.config.train.micro_batch * ranks_.data_ranks();
     if (prompts % at_once != 0) {
@@ -76,7 +78,8 @@ class RolloutSource final : public SampleSource {
     is_stopped_ = std::move(is_requested);
   }
 
-  void put_state(std::int64_t next_sample, RunValues& values) const override {
+  void put_state(std::int64_t next_sample, RunValues& values) override {
+    saved_rollout_ = progress_.unfinished(values.step.value_or(0), steps_of_rollout());
     values.stream = context_.stream.state(next_sample);
     values.plan_hash = context_.stream.plan_hash();
     progress_.put(values.step.value_or(0), values.samples);
@@ -295,13 +298,17 @@ class RolloutSource final : public SampleSource {
   }
 
   /// Collective.
-  void publish() const {
+  void publish() {
     publish_rollouts(ranks_,
                      {.directory = context_.run_directory / "rollouts",
                       .step = step_,
-                      .part = static_cast<std::size_t>(prompts_of_mini_batch() * config_.group),
-                      .keep = config_.keep_rollouts},
+                      .part = static_cast<std::size_t>(prompts_of_mini_batch() * config_.group)},
                      rollouts_);
+    // A stop before the end of this update saves the state of the step before. The newest save may
+    // not be committed yet (checkpoint.async).
+    if (context_.world.rank() == 0)
+      kept_.remove_old(step_,
+                       {progress_.unfinished(step_ - 1, steps_of_rollout()), saved_rollout_});
     failpoint("rl.published");
   }
 
@@ -329,11 +336,13 @@ class RolloutSource final : public SampleSource {
   AnswerLogprobs logprobs_;
   RlMeasures measures_;
   RolloutProgress progress_;
+  KeptRollouts kept_;
   std::function<bool()> is_stopped_ = [] { return false; };
 
   std::int64_t next_sample_ = 0;
-  std::int64_t step_ = 0;          // number of the last update that next() returned, from 1
-  std::vector<Rollout> rollouts_;  // answers of the group of this rank, mini-batch by mini-batch
+  std::int64_t saved_rollout_ = 0;  // first step of the rollout of the newest save; 0: none
+  std::int64_t step_ = 0;           // number of the last update that next() returned, from 1
+  std::vector<Rollout> rollouts_;   // answers of the group of this rank, mini-batch by mini-batch
   AdvantageTotals advantages_;
 };
 

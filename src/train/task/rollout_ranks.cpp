@@ -88,7 +88,6 @@ void publish_rollouts(const RolloutRanks& ranks, const RolloutFile& file,
     if (world.rank() != 0) return;
     std::filesystem::create_directories(file.directory);
     write_file_atomic(file.directory / rollout_file_name(file.step), all);
-    if (file.keep > 0) remove_old_rollouts(file.directory, file.step, file.keep);
   });
 }
 

@@ -59,7 +59,6 @@ struct RolloutFile {
   std::filesystem::path directory;  // RUN/rollouts
   std::int64_t step = 0;            // step of the update that the answers are for
   std::size_t part = 0;             // number of adjacent answers of one group
-  std::int64_t keep = 0;            // number of files to keep; 0: all
 };
 
 /// Writes step-NNNNNNNNN.jsonl: `part` answers of each group in turn, which is the order of the

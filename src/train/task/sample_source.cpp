@@ -24,7 +24,7 @@ class OrderedSamples final : public SampleSource {
 
   void start_at(std::int64_t step) override { steps_done_ = step; }
 
-  void put_state(std::int64_t next_sample, RunValues& values) const override {
+  void put_state(std::int64_t next_sample, RunValues& values) override {
     values.stream = context_.stream.state(next_sample);
     values.plan_hash = context_.stream.plan_hash();
   }

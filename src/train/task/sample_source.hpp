@@ -74,7 +74,7 @@ class SampleSource {
 
   /// Puts the state after the first `next_sample` samples into the values of a checkpoint. Samples
   /// of a cancelled update do not count.
-  virtual void put_state(std::int64_t next_sample, RunValues& values) const = 0;
+  virtual void put_state(std::int64_t next_sample, RunValues& values) = 0;
 
   /// Returns the samples of the next update with all fields of Batch set. The model has the weights
   /// before the update. Collective over all ranks.
