@@ -64,6 +64,9 @@ class Faults:
                                check=False, env={**os.environ, **(faults or {})})
         return ended.returncode, ended.stdout, time.monotonic() - begin
 
+    def ranks(self, count, command):
+        return [self.mpiexec, "--oversubscribe", "--bind-to", "none", "-n", count] + command
+
     def check_program(self, key, failure, code, ranks=1):
         name = f"{key} {failure} {ranks}"
         marker, program = self.setup.path(f"{name}.marker"), self.setup.path(f"{name}.py")
@@ -78,7 +81,7 @@ class Faults:
         keys |= {"rl.rewards": "command=1"} if key == "rl.reward_command" else {"rl.tools": ""}
         command = self.setup.command(name, keys)
         if ranks > 1:
-            command = [self.mpiexec, "--oversubscribe", "--bind-to", "none", "-n", ranks] + command
+            command = self.ranks(ranks, command)
         ended, output, seconds = self.run(command)
         errors = [line for line in output.splitlines() if "trireme: error" in line or " error " in line]
         self.expect(f"{name} (exit {ended} after {seconds:.0f} s)", ended == code and seconds < 60 and len(errors) == 1 and key in output, output)
@@ -99,8 +102,8 @@ class Faults:
             with open(program, "w", encoding="utf-8") as file:
                 file.write(STOPPING_PROGRAM)
             rollouts = os.path.join(self.setup.path(name), "rollouts")
-            command = [self.mpiexec, "--oversubscribe", "--bind-to", "none", "-n", ranks] + self.setup.command(
-                name, {"rl.tools": "", "rl.tool_command": f"'{sys.executable}' '{program}' '{marker}' '{rollouts}'", "train.micro_batch": 1})
+            command = self.ranks(ranks, self.setup.command(
+                name, {"rl.tools": "", "rl.tool_command": f"'{sys.executable}' '{program}' '{marker}' '{rollouts}'", "train.micro_batch": 1}))
             if name.startswith("stopped"):
                 open(marker, "w", encoding="utf-8").close()
                 ended, output, _ = self.run(command)
@@ -127,6 +130,21 @@ class Faults:
             self.expect(f"{name}: files of the checkpoints 5 and 10 ({files}, exit {ended})",
                         ended == 0 and files == ["step-000000005.jsonl", "step-000000009.jsonl"], output)
             self.expect(f"{name}: step hashes", chain_of(name) == chain_of("unkilled") != "", output)
+        branch = lambda name, step: [self.setup.trireme, "rl", "--resume", path(f"killed/checkpoints/step-{step:09}"), "--run", path(name)]
+        ended, output, _ = self.run(self.ranks(2, branch("branch", 5) + ["--parallel.tp", "2", "--train.steps", "6"]))
+        copied = [read_text(path(f"{run}/rollouts/step-000000005.jsonl")) for run in ("branch", "killed")] if ended == 0 else [output]
+        self.expect(f"a new run on two ranks (exit {ended})", copied[0] == copied[-1] and os.listdir(path("branch/rollouts")) == [
+            "step-000000005.jsonl"], output)
+        for step in (5, 10):
+            ended, output, _ = self.run(branch(f"branch {step}", step))
+            self.expect(f"a new run from step {step} (exit {ended})", ended == 0 and chain_of(f"branch {step}").splitlines()[-1] ==
+                        chain_of("unkilled").splitlines()[-1], output)
+        os.remove(path("killed/rollouts/step-000000005.jsonl"))
+        ended, output, _ = self.run(branch("lost", 5))
+        self.expect(f"lost answers (exit {ended})", ended == EXIT_DATA and output.count("trireme: error") == 1 and not os.path.exists(
+            path("lost/rollouts")) and "killed/rollouts/step-000000005.jsonl is missing" in output and ": step 4, step 8, or" in output, output)
+        ended, output, _ = self.run(branch("lost", 10))
+        self.expect(f"the same new run from another checkpoint (exit {ended})", ended == 0, output)
 
     def check_limits(self):
         ended, output, _ = self.run(self.setup.command("long", {"rl.max_total_tokens": 40}))
@@ -134,7 +152,7 @@ class Faults:
                     and not os.path.exists(self.setup.path("long")), output)
         patient = self.setup.command("patient", {"rl.rewards": "command=1", "rl.reward_command": "cat", "train.micro_batch": 1,
                                                  "rl.reward_timeout_s": 600})
-        ended, output, _ = self.run([self.mpiexec, "--oversubscribe", "--bind-to", "none", "-n", 2] + patient)
+        ended, output, _ = self.run(self.ranks(2, patient))
         self.expect("a time limit that other ranks do not wait for", ended == 2 and output.count("error") == 1 and
                     "train.comm_timeout_s = 600" in output, output)
         for name, keys in (("two kinds", {"rl.tool_command": "cat"}), ("no table", {"rl.tools": self.setup.path("chats.jsonl")})):

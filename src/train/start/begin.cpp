@@ -201,7 +201,7 @@ void load(const RunRequest& run, const RunData& data, const checkpoint::Checkpoi
     if (!fresh_data.empty()) {
       beginning.progress.next_sample = 0;
     } else if (kind == RunStart::Kind::state) {
-      model.samples->restore(values, where);
+      model.samples->restore(values, run.start.checkpoint);
     }
     const std::int64_t done = beginning.progress.step;
     std::int64_t data_began = fresh_data.empty() ? 0 : done;

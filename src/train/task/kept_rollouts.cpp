@@ -5,6 +5,7 @@
 #include "checkpoint/load/load.hpp"
 #include "comm/agree.hpp"
 #include "core/error.hpp"
+#include "core/files/file.hpp"
 #include "core/log.hpp"
 #include "train/rl/rollout.hpp"
 #include "train/rl/rollout_progress.hpp"
@@ -31,6 +32,23 @@ void KeptRollouts::remove_old(std::int64_t step, std::set<std::int64_t> needed) 
   });
   if (error && warned_.emplace(error->what()).second)
     log::warn(formatted("old files in {} are not deleted: {}", rollouts_.string(), error->what()));
+}
+
+void KeptRollouts::take(const std::filesystem::path& checkpoint, std::int64_t first_step) const {
+  const std::string name = rollout_file_name(first_step);
+  const auto other = checkpoint.parent_path().parent_path() / "rollouts";
+  std::error_code code;
+  if (!std::filesystem::exists(other / name, code)) {
+    const std::int64_t before = first_step - 1;
+    fail(
+        ErrorKind::data,
+        "{} is missing. {} lies within the rollout that begins with step {} and needs its answers. Restore this file, or give another --run and a --resume with a checkpoint between two rollouts: {}step {}, or a multiple of {} steps before or after it.",
+        (other / name).string(), checkpoint.string(), first_step,
+        before > 0 ? formatted("step {}, ", before) : "", before + length_, length_);
+  }
+  if (std::filesystem::equivalent(other, rollouts_, code)) return;
+  std::filesystem::create_directories(rollouts_);
+  write_file_atomic(rollouts_ / name, read_file(other / name));
 }
 
 std::int64_t KeptRollouts::rollout_of_checkpoint(std::int64_t step) {

@@ -70,6 +70,8 @@ class RolloutSource final : public SampleSource {
     step_ = saved.step.value_or(0);
     context_.stream.check_state(saved.stream, next_sample_, checkpoint);
     progress_.restore(step_, saved.samples);
+    const std::int64_t unfinished = progress_.unfinished(step_, steps_of_rollout());
+    if (unfinished > 0 && context_.world.rank() == 0) kept_.take(checkpoint, unfinished);
   }
 
   void start_at(std::int64_t step) override { step_ = step; }

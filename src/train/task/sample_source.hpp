@@ -60,7 +60,9 @@ class SampleSource {
   virtual ~SampleSource() = default;
 
   /// Continues after the samples of a checkpoint. A resumed run calls it before next(). Throws
-  /// Error(usage) if this source cannot continue there; the message names `checkpoint`.
+  /// Error(usage) if this source cannot continue there, and Error(data) if it needs a file of the
+  /// checkpoint's run that is missing. The message names `checkpoint`, a path in the run directory.
+  /// It must not be collective, because the caller agrees on errors.
   virtual void restore(const RunValues& saved, const std::string& checkpoint) = 0;
 
   /// Sets the number of steps that the run has completed. Called once before next(); a source
