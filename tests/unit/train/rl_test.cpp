@@ -262,6 +262,18 @@ TEST(RolloutProgress, ACancelledFirstUpdateDoesNotCountItsRollout) {
   }
 }
 
+TEST(RolloutProgress, ACheckpointAtTheEndOfARolloutNeedsNoFile) {
+  RolloutProgress progress;
+  EXPECT_EQ(progress.unfinished(0, 4), 0);
+  progress.begin(5);
+  progress.begin(7);  // the rollout of step 5 ended early
+
+  const std::vector<std::pair<std::int64_t, std::int64_t>> expected{
+      {5, 5}, {6, 5}, {7, 7}, {9, 7}, {10, 0}};
+  for (const auto& [step, first] : expected) EXPECT_EQ(progress.unfinished(step, 4), first) << step;
+  EXPECT_EQ(progress.unfinished(7, 1), 0);
+}
+
 TEST(RolloutFile, AnInvalidReplayIsAnErrorThatNamesItsLine) {
   const testing::TestDirectory directory("replay");
   const std::filesystem::path path = directory.path() / "answers.jsonl";
