@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "comm/agree.hpp"
+#include "comm/share.hpp"
 #include "core/error.hpp"
 #include "core/join.hpp"
 #include "core/log.hpp"
@@ -71,7 +72,8 @@ class RolloutSource final : public SampleSource {
     context_.stream.check_state(saved.stream, next_sample_, checkpoint);
     progress_.restore(step_, saved.samples);
     const std::int64_t unfinished = progress_.unfinished(step_, steps_of_rollout());
-    if (unfinished > 0 && context_.world.rank() == 0) kept_.take(checkpoint, unfinished);
+    if (unfinished > 0)
+      comm::on_first_rank(context_.world, [&] { kept_.take(checkpoint, unfinished); });
   }
 
   void start_at(std::int64_t step) override { step_ = step; }
