@@ -1,3 +1,5 @@
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -103,6 +105,7 @@ planner::DeviceKind kind_of(const ScalingSettings& settings) {
   if (settings.bench.bench.device.is_cpu()) {
     planner::DeviceKind cpu = planner::device_kind("cpu");
     cpu.cores = static_cast<int>(std::thread::hardware_concurrency());
+    cpu.rank_cores = std::min(at::get_num_threads(), cpu.cores);
     return cpu;
   }
   if (!settings.gpu.empty()) return planner::device_kind(settings.gpu);

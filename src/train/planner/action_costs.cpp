@@ -24,8 +24,13 @@ train::RankWidths largest_widths(const train::UpdateFacts& facts) {
                              .ep = static_cast<int>(parallel.ep) - 1});
 }
 
+/// Returns the reciprocal of a rank's part of the node.
 double ranks_that_share(const Cluster& cluster) {
-  return cluster.device.shares_node ? cluster.per_node : 1;
+  const DeviceKind& device = cluster.device;
+  if (!device.shares_node) return 1;
+  const double most =
+      device.rank_cores == 0 ? 1 : static_cast<double>(device.cores) / device.rank_cores;
+  return std::max(most, static_cast<double>(cluster.per_node));
 }
 
 }  // namespace

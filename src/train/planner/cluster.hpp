@@ -71,7 +71,8 @@ struct DeviceKind {
   /// Ranks of a node share its cores and memory bandwidth (CPU), and communication does not overlap
   /// with computation.
   bool shares_node = false;
-  int cores = 1;  // cores of such a node
+  int cores = 1;       // cores of such a node
+  int rank_cores = 0;  // cores that a rank uses at most, one for each thread; 0: an equal part
 };
 
 /// Returns the kind of this name. Throws Error(usage) with the known names.

@@ -69,6 +69,17 @@ TEST(ScaledConfig, StrongKeepsTheGlobalBatchAndWeakTheBatchOfARank) {
   EXPECT_THROW(scaled_config(small_config(), Scaling::strong, 64), Error);
 }
 
+TEST(Scaling, ARankWithOneThreadUsesOneCoreOfItsNode) {
+  DeviceKind node = device_kind("cpu");  // 2 cores
+  const auto step_s = [&](int ranks) {
+    const train::RunConfig config = scaled_config(small_config(), Scaling::weak, ranks);
+    return predict_point(config, scaled_cluster(node, ranks, 2), {}).step_s;
+  };
+  EXPECT_LT(step_s(1), 0.7 * step_s(2)) << "one rank has all cores";
+  node.rank_cores = 1;
+  EXPECT_NEAR(step_s(1), step_s(2), 0.2 * step_s(2)) << "two ranks communicate, too";
+}
+
 TEST(Scaling, EfficiencyIsRelativeToTheFewestMeasuredRanks) {
   std::vector<ScalingPoint> points{
       {8, 1, 600, 0, 0, true}, {2, 1, 190, 0, 0, false}, {1, 1, 100, 0, 0, false}};
