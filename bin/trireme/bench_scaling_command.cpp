@@ -1,5 +1,3 @@
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -105,7 +103,8 @@ planner::DeviceKind kind_of(const ScalingSettings& settings) {
   if (settings.bench.bench.device.is_cpu()) {
     planner::DeviceKind cpu = planner::device_kind("cpu");
     cpu.cores = static_cast<int>(std::thread::hardware_concurrency());
-    cpu.rank_cores = std::min(at::get_num_threads(), cpu.cores);
+    const std::int64_t threads = settings.bench.bench.config.train.threads;
+    cpu.rank_cores = std::min(static_cast<int>(threads), cpu.cores);
     return cpu;
   }
   if (!settings.gpu.empty()) return planner::device_kind(settings.gpu);

@@ -79,7 +79,8 @@ void BenchSettings::complete(config::ConfigSet& values) {
 
 std::unique_ptr<comm::Communicator> BenchSettings::prepare(comm::Launch& launch) {
   comm::Communicator& world = launch.world();
-  device::set_cpu_threads(bench.config.train.threads, launch.info().local_size);
+  std::int64_t& threads = bench.config.train.threads;
+  threads = device::set_cpu_threads(threads, launch.info().local_size);
   device::keep_freed_memory(bench.config.parallel.zero > 0);
   comm::all_or_none(world, [&] { resolve_settings(*this, launch.info(), world.size()); });
   if (world.rank() == 0) warn_of_idle_keys(*this);
