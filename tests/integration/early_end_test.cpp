@@ -40,6 +40,17 @@ TEST_F(EarlyEnd, AnotherModelReplacesTheFrozenWeightsOfTheFirstStart) {
   }
 }
 
+TEST_F(EarlyEnd, TheCopyStaysIfItIsTheModelThatTheCommandNames) {
+  const TaskCase one{"adapters", "sft", "chats", {"--lora.rank", "2"}};
+  ASSERT_NE(train(one, "own", "start", {.ranks = 1, .fault = "train.step:0:1:kill9"}).code, 0);
+  ASSERT_EQ(train(one, "named", "start", {.ranks = 1}).code, 0);
+
+  const auto exit = train(one, "own", "own/base/step-000000000", {.ranks = 1});
+
+  EXPECT_EQ(exit.code, 0) << exit.err;
+  EXPECT_EQ(hash("own"), hash("named"));
+}
+
 TEST_F(EarlyEnd, CopiedWeightsAloneAreNoForeignDirectory) {
   fs::create_directories(path("refused") / "base");
   fs::copy(path("start") / "checkpoints/step-000000002", path("refused") / "base/step-000000000",

@@ -148,14 +148,20 @@ checkpoint::Checkpoint publish_start(const RunRequest& run,
   return checkpoint::Checkpoint::open(checkpoint::publish_weights(source, kept, world), world);
 }
 
-/// Returns true if the run's own directory is the source: `kept` holds the base weights of imported
-/// adapters, or a key names it.
+/// Returns true if the path is the directory or lies in it.
+bool lies_in(const fs::path& path, const fs::path& directory) {
+  const fs::path inner = fs::weakly_canonical(path);
+  const fs::path outer = fs::weakly_canonical(directory);
+  return std::ranges::mismatch(outer, inner).in1 == outer.end();
+}
+
+/// Returns true if `kept` itself is the source: it holds the base weights of imported adapters, or
+/// the command names it or a checkpoint in it.
 bool is_source(const std::string& place, const std::optional<checkpoint::WholeModel>& start,
                const fs::path& kept) {
-  std::error_code code;
-  if (fs::equivalent(place, kept, code)) return true;
+  if (lies_in(place, kept)) return true;
   return start && checkpoint::holds_adapters(start->checkpoint) &&
-         fs::equivalent(checkpoint::base_checkpoint_path(start->checkpoint), kept, code);
+         lies_in(checkpoint::base_checkpoint_path(start->checkpoint), kept);
 }
 
 /// Copies the frozen weights into `kept`. Replaces a copy that an earlier start of this run left
