@@ -25,8 +25,8 @@ bool read_label(const RecordReader& reader, const object& record, const std::str
   const element value = reader.field(record, name);
   bool flag = false;
   if (value.get(flag) == simdjson::SUCCESS) return flag;
-  std::int64_t number = 0;
-  if (value.get(number) != simdjson::SUCCESS || number < 0 || number > 1)
+  double number = 0;  // tables of pandas with missing values hold 1.0 and 0.0
+  if (value.get(number) != simdjson::SUCCESS || (number != 0 && number != 1))
     refuse("field '", name, "' must be true (a desirable answer) or false");
   return number == 1;
 }

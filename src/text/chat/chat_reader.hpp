@@ -48,7 +48,7 @@ struct ChatProblem {
 ///   after the text "prompt" or the fields of an Alpaca record; or one message, after the list
 ///   "conversations" or "messages".
 /// - A labeled answer is a prompt and a completion, a list of messages that ends with the answer, or
-///   an Alpaca record. Its field "label" or "kto_tag" is true or false (also 1 or 0).
+///   an Alpaca record. Its field "label" or "kto_tag" is true or false (also 1 or 0, 1.0 or 0.0).
 /// - A prompt of reinforcement learning is a list of messages in "conversations", "messages" or
 ///   "prompt" without its last message if that is an answer, or a text "prompt". Its other fields
 ///   are not read and not listed.

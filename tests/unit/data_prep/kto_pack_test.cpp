@@ -74,7 +74,7 @@ TEST_F(KtoPack, EveryFormOfARecordBecomesTheSameDocument) {
                              {{"from", "gpt"}, {"value", "Yes"}}};
   const std::vector<SortedJson> records = {
       {{"prompt", {conversation[0]}}, {"completion", {conversation[1]}}, {"label", 1}},
-      {{"messages", conversation}, {"label", true}},
+      {{"messages", conversation}, {"label", 1.0}},
       {{"conversations", shared}, {"kto_tag", true}},
       {{"instruction", "Why?"}, {"input", ""}, {"output", "Yes"}, {"kto_tag", true}}};
   for (const SortedJson& record : records) {
@@ -117,7 +117,7 @@ TEST_F(KtoPack, MalformedRecordsNameTheField) {
   const std::vector<std::pair<SortedJson, std::string>> cases = {
       {{{"prompt", "q"}, {"completion", "a"}, {"label", "good"}},
        "field 'label' must be true (a desirable answer) or false"},
-      {{{"prompt", "q"}, {"completion", "a"}, {"label", 2}}, "field 'label' must be true"},
+      {{{"prompt", "q"}, {"completion", "a"}, {"label", 0.5}}, "field 'label' must be true"},
       {{{"messages", {message("assistant", "a")}}, {"label", true}},
        "field 'messages' has no message before its answer"},
       {{{"messages", {message("user", "q"), message("assistant", "a"), message("user", "r")}},
