@@ -57,11 +57,11 @@ kPipIndex=()
 case ${TRIREME_CUDA:-13} in
   13)
     kTorchWheel="torch==2.11.0"
-    # The headers in crt/, which the headers of the CUDA runtime include. Since CUDA 13, they are in a separate wheel.
-    kCudaHeadersWheel="nvidia-cuda-crt==13.0.88" ;;
+    # The headers crt/ and nv/, which the headers of the CUDA runtime and of NCCL include.
+    kCudaHeaderWheels=("nvidia-cuda-crt==13.0.88" "nvidia-cuda-cccl==13.0.85") ;;
   12)
     kTorchWheel="torch==2.11.0+cu126"
-    kCudaHeadersWheel="nvidia-cuda-nvcc-cu12==12.6.85"  # contains the headers in crt/
+    kCudaHeaderWheels=("nvidia-cuda-nvcc-cu12==12.6.85" "nvidia-cuda-cccl-cu12==12.6.77")
     kPipIndex=(--extra-index-url https://download.pytorch.org/whl/cu126) ;;
   *) printf 'error: TRIREME_CUDA=%s, must be 12 or 13\n' "$TRIREME_CUDA" >&2; exit 2 ;;
 esac

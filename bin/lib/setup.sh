@@ -197,7 +197,7 @@ install_torch() {
       die 2 "TRIREME_TORCH_ROOT = $TRIREME_TORCH_ROOT is LibTorch ${release:-of an unknown version}, must be $kTorchRelease: name another directory, or unset the variable to let pip install $kTorchWheel"
     return
   fi
-  for wheel in "$kTorchWheel" "$kCudaHeadersWheel"; do
+  for wheel in "$kTorchWheel" "${kCudaHeaderWheels[@]}"; do
     wheel_installed "$wheel" || wanted+=("$wheel")
   done
   ((${#wanted[@]})) || return 0
@@ -211,7 +211,7 @@ install_torch() {
     free_kib=$(df -Pk .deps | awk 'NR == 2 {print $4}')
     ((free_kib > 9000000)) || die 4 "$((free_kib / 1048576)) GiB free under .deps, $kTorchWheel and its libraries need 9: make room, or set TRIREME_TORCH_ROOT"
   elif ((!may_install)); then
-    return 0  # a CUDA toolkit may have these headers; without them the build supports only CPUs, and prints that
+    return 0  # a CUDA toolkit may have these headers; without them the build has no CUDA or no NCCL, and prints that
   fi
   pip_install "${wanted[@]}" ||
     die 4 "could not install ${wanted[*]}: $(grep -a '^ERROR' build/pip.log | tail -n1) (all of it: build/pip.log)" \
