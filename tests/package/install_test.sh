@@ -7,12 +7,13 @@ cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh
 source tests/package/prefix.sh
 
-first="$work/first"
+first="$work/apps/first"
 prefix="$work/a moved prefix"
 
 the_prefix_has_gnu_directories() {
   local file version
   install_into "$first" "$libtorch"
+  expect_equal "mode of a new directory above the prefix" 755 "$(stat -c %a "$work/apps")"
   version=$("$first/bin/trireme" --version --json | sed -nE 's/.*"version":"([^"]*)".*/\1/p')
   for file in bin/trireme bin/trireme-data share/trireme/slurm/pretrain_a100.sbatch share/trireme/slurm/configs/pretrain_1024.toml \
     share/trireme/configs/pretrain_1024.toml share/trireme/monitoring/alerts.yml "share/trireme/modulefiles/trireme/$version.lua" \
@@ -186,7 +187,7 @@ prepend-path MANPATH $prefix/share/man
 append-path MANPATH 
 append-path XDG_DATA_DIRS /usr/local/share:/usr/share
 prepend-path XDG_DATA_DIRS $prefix/share"
-    expect_equal "the $kind module" "$want" "$("${kind}_module" "$file")"
+    expect_equal "the $kind module without HOME" "$want" "$(unset HOME; "${kind}_module" "$file" 2>&1)"
     cp "$file" "$work/modulefiles/"
     expect_equal "a copy of the $kind module" "${want//"$prefix"/"$first"}" "$("${kind}_module" "$work/modulefiles/${file##*/}")"
   done

@@ -34,7 +34,6 @@ loaded() {
 
 # The second version is a copy of the first one with another version in the name of its modulefile.
 two_versions_are_available() {
-  mkdir -p "$work/apps"
   install_into "$first"
   version=$("$first/bin/trireme-data" --version --json | sed -nE 's/.*"version":"([^"]*)".*/\1/p')
   cp -a "$first" "$second"

@@ -9,10 +9,11 @@ export HOME=$work/home
 mkdir -p "$HOME"
 unset TRIREME_ENV TRIREME_HOME TRIREME_ROOT TRIREME_BIN XDG_DATA_DIRS
 
-# install_into PREFIX [copy|link|none]: installs as an administrator with a strict umask and a relative name of the prefix does. With link, the
-# prefix has links to LibTorch, which saves four gigabytes of copies; with none, it has no LibTorch.
+# install_into PREFIX [copy|link|none]: installs below $work as an administrator with a strict umask and a relative name of the prefix does.
+# Directories above the prefix need not exist. With link, the prefix has links to LibTorch, which saves four gigabytes of copies; with none,
+# it has no LibTorch.
 install_into() {
-  (umask 077 && cd "${1%/*}" && TRIREME_INSTALL_LIBTORCH=${2:-link} cmake --install "$build" --prefix "${1##*/}/") >"$work/install.log" 2>&1 || {
+  (umask 077 && cd "$work" && TRIREME_INSTALL_LIBTORCH=${2:-link} cmake --install "$build" --prefix "${1#"$work"/}/") >"$work/install.log" 2>&1 || {
     broken "cmake --install ended with $?: $(tail -n5 "$work/install.log")"
     finish
   }

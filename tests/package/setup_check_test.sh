@@ -76,6 +76,20 @@ an_mpi_of_another_abi_is_refused() {
   restore trireme
 }
 
+# A copy of a file can end too early, for example on a full disk.
+damaged_files_are_refused() {
+  cp "$prefix/bin/trireme-data" "$work/trireme-data"
+  truncate -s 300000 "$prefix/bin/trireme-data"
+  check 2
+  expect_match "the message" '^error: bin/trireme-data does not start \(exit code [1-9][0-9]*.*Install Trireme again' "$(<"$work/out")"
+  restore trireme-data
+  cp "$prefix/share/trireme/libtorch" "$work/facts"
+  : >"$prefix/share/trireme/libtorch"
+  check 2
+  expect_match "the message" '^error: .*/share/trireme/libtorch is damaged.*Install Trireme again\.$' "$(<"$work/out")"
+  cp "$work/facts" "$prefix/share/trireme/libtorch"
+}
+
 wrong_calls_are_refused() {
   local rc=0
   "$prefix/bin/trireme-setup" check --user >"$work/out" 2>&1 || rc=$?
@@ -87,7 +101,7 @@ wrong_calls_are_refused() {
 }
 
 for scenario in a_machine_without_libtorch_is_refused a_libtorch_of_another_version_is_refused a_machine_that_fits_is_accepted an_older_c_library_is_refused \
-  an_older_cpp_library_is_refused an_mpi_of_another_abi_is_refused wrong_calls_are_refused; do
+  an_older_cpp_library_is_refused an_mpi_of_another_abi_is_refused damaged_files_are_refused wrong_calls_are_refused; do
   start=$SECONDS
   "$scenario"
   printf '%s: %d s\n' "$scenario" $((SECONDS - start))

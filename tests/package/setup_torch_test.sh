@@ -39,6 +39,10 @@ wrong_calls_are_refused() {
   setup 2 torch --from "$work/other"
   expect_match "its message" 'is LibTorch 2\.9\.1 \(CUDA 12\), but the programs need LibTorch 2\.11\.0 \(CUDA (13|12|none)\)' "$(<"$work/out")"
   local rc=0
+  env -u HOME "$prefix/bin/trireme-setup" torch --user --from "$torch" >"$work/out" 2>&1 || rc=$?
+  expect_equal "exit without HOME" 2 "$rc"
+  expect_match "its message" '^error: HOME is not set' "$(<"$work/out")"
+  rc=0
   bin/trireme-setup torch >"$work/out" 2>&1 || rc=$?
   expect_equal "exit in a checkout" 2 "$rc"
   expect_match "its message" 'no installed prefix of Trireme. In a checkout, bin/demo installs LibTorch' "$(<"$work/out")"
