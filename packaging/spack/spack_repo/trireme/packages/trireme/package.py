@@ -1,5 +1,6 @@
 # Builds Trireme with Spack 1.0 or newer. `packaging/README.md` tells how to use this file.
 
+import glob
 import os
 
 from spack_repo.builtin.build_systems.cmake import CMakePackage, generator
@@ -54,9 +55,12 @@ class Trireme(CMakePackage):
         env.set("TRIREME_INSTALL_LIBTORCH", "link")
 
     def cmake_args(self):
-        torch_cmake = self["py-torch"].cmake_prefix_paths[0]
+        torch = os.path.dirname(os.path.dirname(self["py-torch"].cmake_prefix_paths[0]))
+        if not os.path.isdir(torch):  # the Python of Debian names another directory than that of an external wheel
+            found = glob.glob(join_path(self.spec["py-torch"].prefix, "lib*", "python3*", "*-packages", "torch"))
+            torch = found[0] if found else torch
         args = [
-            self.define("TRIREME_TORCH_ROOT", os.path.dirname(os.path.dirname(torch_cmake))),
+            self.define("TRIREME_TORCH_ROOT", torch),
             self.define("TRIREME_MPI_ROOT", self.spec["openmpi"].prefix),
             self.define("TRIREME_HDF5_ROOT", self.spec["hdf5"].prefix),
             self.define("TRIREME_PARQUET", "off"),
