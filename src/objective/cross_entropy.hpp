@@ -21,6 +21,8 @@ class CrossEntropy final : public Objective {
                const parallel::TensorGroup& tensor = {}, LossRows rows = LossRows::all)
       : registry_(registry), head_(head), path_(path), tensor_(tensor), rows_(rows) {}
 
+  [[nodiscard]] bool keeps_values_on_device() const override { return true; }
+
   at::Tensor forward(const parallel::Microbatch& batch, const at::Tensor& hidden, double grad_scale,
                      ObjectiveGrads& saved) override;
   void backward(ObjectiveGrads& saved) override;

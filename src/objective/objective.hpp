@@ -26,6 +26,10 @@ class Objective {
 
   [[nodiscard]] virtual LossTerm term() const { return LossTerm::target; }
 
+  /// Returns true if forward() and backward() neither read values back from the device nor record
+  /// measures. The training loop may then start an update before it knows the loss of the last one.
+  [[nodiscard]] virtual bool keeps_values_on_device() const { return false; }
+
   /// Computes reference values that forward() or evaluate() needs. Every rank of pp calls it before
   /// the passes of these micro-batches (collective).
   virtual void prepare(std::span<const parallel::Microbatch> /*micro_batches*/) {}

@@ -1,7 +1,6 @@
 #include "optim/grad_norm.hpp"
 
 #include <ATen/ATen.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <bit>
@@ -61,11 +60,6 @@ at::Tensor joined(std::vector<at::Tensor> parts, const at::Tensor& loss_sum) {
   return at::cat(parts);
 }
 
-/// Concatenates `parts` and the loss sum in host memory. Synchronizes with the device once.
-at::Tensor on_host(std::vector<at::Tensor> parts, const at::Tensor& loss_sum) {
-  return joined(std::move(parts), loss_sum).to(at::kCPU);
-}
-
 }  // namespace
 
 GradSums sum_grads(const parallel::ParamRegistry& registry, comm::Communicator& world,
@@ -74,21 +68,12 @@ GradSums sum_grads(const parallel::ParamRegistry& registry, comm::Communicator& 
   GradSums sums;
   sums.words = words_of_squares(registry, /*of_part=*/false, loss_sum);
   parallel::all_reduce(world, sums.words, comm::ReduceOp::sum, "norm")->wait();
-  const at::Tensor all = joined({sums.words}, loss_sum);
-  if (!all.is_cuda()) {
-    sums.host = all.to(at::kCPU);
-    return sums;
-  }
-  sums.host = at::empty(all.sizes(), at::TensorOptions(at::kLong).pinned_memory(true));
-  sums.host.copy_(all, /*non_blocking=*/true);
-  sums.copied = std::make_shared<c10::Event>(at::kCUDA);
-  sums.copied->record(c10::impl::VirtualGuardImpl(at::kCUDA).getStream(all.device()));
+  sums.all = device::HostCopy(joined({sums.words}, loss_sum));
   return sums;
 }
 
 GradSummary summary_of(const GradSums& sums) {
-  if (sums.copied) sums.copied->synchronize();
-  const auto* const numbers = sums.host.const_data_ptr<std::int64_t>();
+  const auto* const numbers = sums.all.read().const_data_ptr<std::int64_t>();
   const ExactSum squares = squares_of(numbers);
   const double norm = std::sqrt(squares.value());
   return {norm, norm, squares.num_not_finite() == 0, std::bit_cast<double>(numbers[kWords + 1])};
@@ -109,8 +94,8 @@ GradSummary summarize_own_grads(const parallel::ParamRegistry& registry, const p
   parallel::all_reduce(mesh.group(parallel::Axis::data), all, comm::ReduceOp::sum,
                        "norm of data ranks")
       ->wait();
-  const at::Tensor known = on_host({own, all}, loss_sum);
-  const auto* const numbers = known.const_data_ptr<std::int64_t>();
+  const device::HostCopy known(joined({own, all}, loss_sum));
+  const auto* const numbers = known.read().const_data_ptr<std::int64_t>();
   const ExactSum squares = squares_of(numbers + kWords + 1);
   return {std::sqrt(squares.value() / mesh.size(parallel::Axis::data)),
           std::sqrt(squares_of(numbers).value()), squares.num_not_finite() == 0,

@@ -1,9 +1,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
-#include <c10/core/Event.h>
 
-#include <memory>
-
+#include "device/host_copy.hpp"
 #include "parallel/param_registry.hpp"
 
 namespace trireme::optim {
@@ -18,9 +16,8 @@ struct GradSummary {
 
 /// The sums of an update while they are copied to host memory.
 struct GradSums {
-  at::Tensor words;  // [ExactSum::kWords + 1] int64, over all ranks, on the device
-  at::Tensor host;   // the words and this rank's loss sum
-  std::shared_ptr<c10::Event> copied;  // null on a CPU
+  at::Tensor words;      // [ExactSum::kWords + 1] int64, over all ranks, on the device
+  device::HostCopy all;  // the words and this rank's loss sum
 };
 
 /// Starts to compute the gradient norm; see summarize_grads(). Does not wait for a GPU.

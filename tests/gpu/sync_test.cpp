@@ -99,6 +99,32 @@ TEST(GpuSync, TwoStepsOfADenseModelDoNotSynchronize) {
   }
 }
 
+TEST(GpuSync, UpdatesOfAStepStartWithoutASynchronization) {
+  comm::SelfCommunicator world;
+  train::TrialModel trial(world, shape_of(/*experts=*/false));
+  const model::ModelConfig& config = trial.model.config();
+  const std::vector<data::Batch> batches{
+      train::make_rows({3, 4}, config.max_seq_len, config.vocab_size)};
+  const std::int64_t terms = batches[0].num_targets;
+  std::vector<double> losses{trial.step.run(batches, terms, 1, 1, 1e-3).loss_sum};
+  ASSERT_TRUE(trial.step.starts_ahead()) << "the kernels of AdamW are not available";
+  {
+    const ForbidSync forbidden;
+    ASSERT_TRUE(trial.step.start(batches, terms, 2, [] { return 2; }, 1e-3));
+    ASSERT_TRUE(trial.step.start(
+        batches, terms, 3,
+        [&] {
+          losses.push_back(trial.step.finish().loss_sum);
+          return 3;
+        },
+        1e-3));
+    losses.push_back(trial.step.finish().loss_sum);
+  }
+
+  EXPECT_LT(losses[1], losses[0]);
+  EXPECT_LT(losses[2], losses[1]);
+}
+
 TEST(GpuSync, TwoStepsWithExpertsDoNotSynchronize) {
   const int generation = ops::cuda_generation(device::choose_device("cuda", 0));
   if (generation != 9 && generation != 10)

@@ -97,7 +97,7 @@ at::Tensor with_memory_of(const at::Tensor& cpu) {
 
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   if (is_strict(from) && !is_strict(to)) {
-    add_wait("to host " + formatted("{}", from.sizes()));
+    if (!non_blocking) add_wait("to host " + formatted("{}", from.sizes()));
   } else if (!is_strict(from) && !non_blocking) {
     add_wait("from host " + formatted("{}", from.sizes()));
   } else if (!is_strict(from)) {
@@ -203,7 +203,8 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   for (const c10::IValue& output : own) stack->push_back(aliases.from_cpu(output));
 }
 
-/// One stream; events need not be waited for, because operations are complete when they return.
+/// One stream. Operations are complete when they return, but a GPU's would not be: the host waits
+/// for an event.
 struct OneStream final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::PrivateUse1> {
   OneStream() = default;
 
@@ -227,6 +228,8 @@ struct OneStream final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::Private
   void block(void*, const c10::Stream&) const override {}
 
   bool queryEvent(void*) const override { return true; }
+
+  void synchronizeEvent(void*) const override { add_wait("event"); }
 };
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, OneStream);

@@ -24,7 +24,7 @@ AdamWPiece piece_of(const AdamWTensors& one, double lr, std::int64_t first_block
 }  // namespace
 
 bool accepts_adamw(const at::Tensor& weights, const at::Tensor& copy) {
-  return weights.is_cuda() && weights.scalar_type() == at::kFloat &&
+  return weights.scalar_type() == at::kFloat && accepts(weights, {}) &&
          accepts(copy.defined() ? copy : weights, {&kAdamW});
 }
 

@@ -44,7 +44,7 @@ Element element_of(const at::Tensor& x) {
 }
 
 bool accepts(const at::Tensor& x, std::initializer_list<const Kernel*> kernels) {
-  if (!x.is_cuda() || !is_element(x.scalar_type())) return false;
+  if (!launcher().serves(x.device()) || !is_element(x.scalar_type())) return false;
   const Element element = element_of(x);
   return std::all_of(kernels.begin(), kernels.end(), [&](const Kernel* kernel) {
     return launcher().has(*kernel, kernel->fp32_only ? Element::f32 : element, x.device());

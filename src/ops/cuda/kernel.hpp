@@ -56,6 +56,9 @@ class Launcher {
   Launcher& operator=(Launcher&&) = delete;
   virtual ~Launcher() = default;
 
+  /// Returns true if kernels run on this kind of device.
+  [[nodiscard]] virtual bool serves(at::Device device) const { return device.is_cuda(); }
+
   /// Returns true if the kernel can be started. Otherwise the reason was logged once.
   virtual bool has(const Kernel& kernel, Element element, at::Device device) = 0;
 

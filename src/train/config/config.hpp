@@ -39,6 +39,7 @@ struct TrainConfig {
   double start_timeout_s = 300;
   std::int64_t max_skipped_steps = 5;
   std::int64_t hash_weights_every = 1000;
+  std::string late_results = "auto";
   std::string profile;
   std::string window_schedule;
 
@@ -105,6 +106,9 @@ struct TrainConfig {
     visit(
         "hash_weights_every", self.hash_weights_every,
         "steps between hashes of the weights in the step hash log (chain.txt); 0: no weight hashes");
+    visit(
+        "late_results", self.late_results,
+        "read loss and gradient norm of a step while the device runs the next step, so that the device never waits for the host: auto (on a GPU), true or false; the numbers are the same, and they are read at once before a validation, a checkpoint or a stop");
     visit(
         "profile", self.profile,
         "steps and ranks to profile, such as steps=10:13,ranks=0 or steps=5,ranks=0,4:7: a Chrome trace per rank and a table of the phases in RUN/profile; empty: none (touch RUN/PROFILE profiles a live run)");

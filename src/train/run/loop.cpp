@@ -24,6 +24,7 @@ bool is_due(std::int64_t step, std::int64_t every) {
 
 /// Attaches the functions that an update calls.
 void attach_hooks(TrainingRun& run) {
+  run.late_results = reads_results_late(run);
   run.model.step.cancel_before(
       [&run](std::int64_t i, std::int64_t n) { return run.services.cancel_vote.before(i, n); });
   run.model.samples->cancel_when([&run] { return run.services.requests.stop_requested(); });
@@ -91,6 +92,19 @@ void complete_chain(TrainingRun& run) {
   run.services.chain.append(run.progress.step, take_vote(run).trace);
 }
 
+/// Reads the results of all steps. The weights are then those of step run.progress.step.
+void finish_steps(TrainingRun& run) {
+  if (!run.started) return;
+  complete_chain(run);
+  finish_step(run);
+}
+
+/// Returns true if a step ends the run, or a validation or a checkpoint follows it.
+bool is_result_needed(const RunConfig& config, std::int64_t step) {
+  return step == config.train.steps || is_due(step, config.train.eval_every) ||
+         is_due(step, config.checkpoint.every);
+}
+
 /// Returns true if a validation is due at the current step, including one that a stop cancelled.
 bool is_validation_due(const TrainingRun& run) {
   return run.progress.step > 0 && is_due(run.progress.step, run.config().train.eval_every) &&
@@ -131,7 +145,7 @@ bool take_steps(TrainingRun& run) {
   const RunConfig& config = run.config();
   TrainerServices& services = run.services;
   if (run.beginning.has_training_state && is_validation_due(run) && !validate(run)) return true;
-  while (run.progress.step < config.train.steps && !services.early_stop.is_due()) {
+  while (run.last_step() < config.train.steps && !services.early_stop.is_due()) {
     if (run.record.lock() != nullptr) run.record.lock()->check();
     const StopRequests::Request request = services.requests.poll();
     const std::int64_t step_before = run.progress.step;
@@ -140,6 +154,9 @@ bool take_steps(TrainingRun& run) {
     const bool cancelled = !do_step(run);
     const StepVote::Result result = take_vote(run);
     if (services.chain.step() < step_before) services.chain.append(step_before, result.trace);
+    if (cancelled || result.stop || result.save || result.profile ||
+        is_result_needed(config, run.last_step()))
+      finish_steps(run);
     check_any_update_applied(run);
     if (result.writers_done) {
       commit(run);
@@ -148,6 +165,7 @@ bool take_steps(TrainingRun& run) {
     if (result.save) run.record.requested("save", "SAVE");
     if (result.profile) request_live_profile(run);
     if (result.stop || cancelled) return true;
+    if (run.started) continue;  // the weights are already those of this step
     // Validate before the save, because the checkpoint holds the validation loss.
     if (is_validation_due(run) && !validate(run)) return true;
     const bool is_last = run.progress.step == config.train.steps || services.early_stop.is_due();

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "comm/agree.hpp"
@@ -50,7 +51,7 @@ void handle_metrics(TrainingRun& run, const MetricsLine& line) {
 }
 
 /// Throws Error(data) on all ranks if the update has no target, because its mean loss is undefined.
-void check_targets(TrainingRun& run, const UpdateSamples& samples) {
+void check_targets(TrainingRun& run, std::int64_t step, const UpdateSamples& samples) {
   const data::Batch& batch = samples.batches.front();
   if (batch.update_targets > 0) return;
   const std::int64_t end = samples.next_sample;
@@ -60,18 +61,16 @@ void check_targets(TrainingRun& run, const UpdateSamples& samples) {
     fail(
         ErrorKind::data,
         "step {}: its samples {} to {} have no training targets (every part of a document is one token or masked), in {}. No weights and no checkpoint were changed: pack documents of two tokens or more, or put more samples into an update (train.global_batch)",
-        run.progress.step + 1, first, end - 1, run.model.samples->origin(first, end));
+        step, first, end - 1, run.model.samples->origin(first, end));
   });
 }
 
-UpdateSamples next_samples(TrainingRun& run) {
+UpdateSamples next_samples(TrainingRun& run, std::int64_t step) {
   run.enter("data");
   const NamedRange range(Phase::data_wait, "wait for data");
   UpdateSamples samples = run.model.samples->next();
   if (samples.cancelled) return samples;
-  run.measures.all.record(run.measures.data_wait_s, samples.waited_s);
-  run.phases_s += samples.waited_s;
-  check_targets(run, samples);
+  check_targets(run, step, samples);
   return samples;
 }
 
@@ -155,13 +154,12 @@ Json predicted_mfu(const TrainingRun& run, const UpdateFacts& facts) {
 void record_layout(TrainingRun& run, const UpdateCount& count,
                    const std::vector<data::Batch>& batches) {
   const RunConfig& config = run.config();
-  UpdateFacts facts =
-      update_facts(config.model, config.optim, run.model.registry.dtypes(), run.model.mesh,
-                   {batches.front().B, batches.front().T, static_cast<std::int64_t>(batches.size()),
-                    run.progress.step + 1,
-                    ops::path_of(config.train.fused_ops && config.train.plain_ops.empty()),
-                    config.train.fp8_mode()},
-                   config.lora);
+  UpdateFacts facts = update_facts(
+      config.model, config.optim, run.model.registry.dtypes(), run.model.mesh,
+      {batches.front().B, batches.front().T, static_cast<std::int64_t>(batches.size()),
+       run.last_step(), ops::path_of(config.train.fused_ops && config.train.plain_ops.empty()),
+       config.train.fp8_mode()},
+      config.lora);
   facts.weight_average = config.train.ema_decay > 0;
   facts.reward_head = run.request.task.trains_reward_head();
   facts.tokens_vary = rows_vary(run) || run.model.frozen != nullptr;
@@ -224,20 +222,54 @@ StepVote::Result take_vote(TrainingRun& run) {
 
 void show_last_metrics(TrainingRun& run) {
   if (run.services.vote.is_posted()) (void)take_vote(run);  // an error has ended the step
+  finish_step(run);
   if (const auto line = run.services.metrics.flush()) handle_metrics(run, *line);
   run.services.metrics.pause();
+}
+
+void finish_step(TrainingRun& run) {
+  if (!run.started) return;
+  const StartedStep started = *std::exchange(run.started, std::nullopt);
+  const UpdateResult result = started.result ? *started.result : run.model.step.finish();
+  RunMeasures& measures = run.measures;
+  measures.all.record(measures.data_wait_s, started.data_wait_s);
+  measures.all.record(measures.comm_s, started.exposed_s + result.overlap.hidden_s());
+  measures.all.record(measures.comm_exposed_s, started.exposed_s);
+  const double compute_s = std::max(0.0, started.update_s - started.exposed_s);
+  measures.all.record(measures.compute_s, compute_s);
+  run.phases_s += started.data_wait_s + compute_s;
+  Progress& progress = run.progress;
+  const std::vector<data::Batch>& batches = started.batches;
+  run.model.samples->updated(started.update_s, result.skipped ? 0 : progress.update + 1);
+  run.services.skipped.note(started.step, result, batches);
+  run.trace = trace_of(run, started.step, batches, result, started.lr);
+  const std::int64_t step_tokens = tokens_of_step(run, batches);
+  progress = {started.step, progress.update + (result.skipped ? 0 : 1), started.next_sample,
+              progress.tokens + step_tokens};
+  run.record.reached(started.step);
+  report(run, result, started.lr, step_tokens);
+}
+
+bool reads_results_late(const TrainingRun& run) {
+  const std::string& wanted = run.config().train.late_results;
+  const bool is_cpu = run.model.registry.device().is_cpu();
+  if (wanted == "false" || (wanted == "auto" && is_cpu)) return false;
+  std::string reason = run.model.step.reason_to_finish();
+  if (reason.empty() && wanted == "auto" && !run.model.step.starts_ahead())
+    reason = "the host needs the gradient norm for this optimizer or layout";
+  if (!reason.empty() && run.world().rank() == 0)
+    log::info(cat("the host waits for the results of every step: ", reason));
+  return reason.empty();
 }
 
 bool do_step(TrainingRun& run) {
   const Timer timer;
   failpoint("train.step");
   const RunConfig& config = run.config();
-  Progress& progress = run.progress;
-  const std::int64_t step = progress.step + 1;
+  const std::int64_t step = run.last_step() + 1;
   if (run.activity() != nullptr) run.activity()->set_step(step);
-  const UpdateSamples samples = next_samples(run);
+  UpdateSamples samples = next_samples(run, step);
   if (samples.cancelled) return false;
-  const std::vector<data::Batch>& batches = samples.batches;
   run.enter("step");
   const double lr = optim::learning_rate(config.optim, step, config.train.steps);
 
@@ -248,30 +280,29 @@ bool do_step(TrainingRun& run) {
   const double waited_before_s = waited_s(run);
   const Timer update_time;
   run.model.transformer.limit_windows(run.windows.window(step));
-  const UpdateResult result =
-      run.model.step.run(batches, update_terms(batches.front(), run.model.objective->term()), step,
-                         progress.update + 1, lr);
-  if (result.cancelled) return false;
-  const double update_s = update_time.seconds();
-  const double exposed_s = waited_s(run) - waited_before_s;
-  run.measures.all.record(run.measures.comm_s, exposed_s + result.overlap.hidden_s());
-  run.measures.all.record(run.measures.comm_exposed_s, exposed_s);
-  const double compute_s = std::max(0.0, update_s - exposed_s);
-  run.measures.all.record(run.measures.compute_s, compute_s);
-  run.phases_s += compute_s;
-  if (count && !result.skipped) {
-    count->end(result);
-    record_layout(run, *count, batches);
+  const auto number_of_update = [&run] {
+    finish_step(run);  // a skipped update does not count
+    return run.progress.update + 1;
+  };
+  if (!run.model.step.start(samples.batches,
+                            update_terms(samples.batches.front(), run.model.objective->term()),
+                            step, number_of_update, lr))
+    return false;
+  std::optional<UpdateResult> result;
+  if (!run.late_results || count) result = run.model.step.finish();
+  run.started = StartedStep{step,
+                            samples.next_sample,
+                            std::move(samples.batches),
+                            lr,
+                            samples.waited_s,
+                            update_time.seconds(),
+                            waited_s(run) - waited_before_s,
+                            result};
+  if (count && !result->skipped) {
+    count->end(*result);  // before the critic, which is not part of the count
+    record_layout(run, *count, run.started->batches);
   }
-  // After the count, which is that of the policy.
-  run.model.samples->updated(update_s, result.skipped ? 0 : progress.update + 1);
-  run.services.skipped.note(step, result, batches);
-  run.trace = trace_of(run, step, batches, result, lr);
-  const std::int64_t step_tokens = tokens_of_step(run, batches);
-  progress = {step, progress.update + (result.skipped ? 0 : 1), samples.next_sample,
-              progress.tokens + step_tokens};
-  run.record.reached(step);
-  report(run, result, lr, step_tokens);
+  if (!run.late_results) finish_step(run);
   run.services.time_limit.step_took(timer.seconds());
   run.profile.step_ended(step);
   failpoint("train.stepped");

@@ -1,5 +1,7 @@
 #pragma once
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "comm/liveness/activity.hpp"
 #include "core/timer.hpp"
@@ -32,6 +34,18 @@ class MeasureTime {
   Timer timer_;
 };
 
+/// A step between its start and the reading of its results.
+struct StartedStep {
+  std::int64_t step = 0;
+  std::int64_t next_sample = 0;  // first sample of the next step
+  std::vector<data::Batch> batches;
+  double lr = 0;
+  double data_wait_s = 0;
+  double update_s = 0;   // time of the update on the host
+  double exposed_s = 0;  // part of it in which the host waited for other ranks
+  std::optional<UpdateResult> result = std::nullopt;  // nullopt: Step::finish() returns it
+};
+
 /// The parts and the progress of a run between its first and last step. All functions below are
 /// collective.
 struct TrainingRun {
@@ -45,10 +59,12 @@ struct TrainingRun {
   SampleTexts& sample_texts;
 
   const WindowSchedule windows{request.config.train.window_schedule};
-  Progress progress = beginning.progress;
+  Progress progress = beginning.progress;  // includes only steps with known results
+  std::optional<StartedStep> started{};    // the step after them
+  bool late_results = false;               // see train.late_results
   // newest step with a complete or unfinished checkpoint
   std::int64_t saved_step = beginning.own_step;
-  std::uint64_t trace = 0;  // last step's trace, not in the step hash log yet
+  std::uint64_t trace = 0;  // trace of step progress.step, not in the step hash log yet
   ValidationLoss valid_loss = beginning.valid_loss;  // newest validation loss
   Timer run_time{};                                  // started before the first step
   Timer since_save{};                                // started with the newest save
@@ -65,9 +81,12 @@ struct TrainingRun {
 
   [[nodiscard]] const RunConfig& config() const { return request.config; }
 
+  /// Returns the last step that was started.
+  [[nodiscard]] std::int64_t last_step() const { return progress.step + (started ? 1 : 0); }
+
   /// Returns the number of gradient-accumulation steps of the next update.
   [[nodiscard]] std::int64_t micro_steps() const {
-    return data::accumulation_steps_of(config().batch_phases().global_batch(progress.step + 1),
+    return data::accumulation_steps_of(config().batch_phases().global_batch(last_step() + 1),
                                        config().train.micro_batch,
                                        model.mesh.size(parallel::Axis::dp));
   }
@@ -90,7 +109,18 @@ int train_loop(TrainingRun& run);
 
 /// Runs one step: samples, update, step hash, report. Returns false if a stop request cancelled the
 /// update. In this case the training state has not changed.
+///
+/// With late results, the step is only started, and the results of the step before are read after
+/// the forward and backward passes, before the weights change again.
 [[nodiscard]] bool do_step(TrainingRun& run);
+
+/// Reads the results of the step that was started, if any: step hash, skipped updates, report. A
+/// vote must have carried run.trace. Throws Error(numeric) after too many skipped updates in a row.
+void finish_step(TrainingRun& run);
+
+/// Returns true if the results of a step are read while the next step runs. Logs why not, if
+/// train.late_results asks for it or the device is a GPU.
+[[nodiscard]] bool reads_results_late(const TrainingRun& run);
 
 /// Computes and reports the validation loss. Returns false if a stop request cancelled the
 /// validation.

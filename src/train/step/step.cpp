@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "core/named_range.hpp"
 #include "core/operation_record.hpp"
@@ -97,7 +98,7 @@ Step::Step(const StepParts& parts, double clip_norm)
       clip_norm_(clip_norm),
       reduction_(parallel::make_grad_reduction(registry_, parts.mesh)),
       sign_step_(registry_),
-      may_apply_ahead_(registry_.device().is_cuda() && sign_step_.empty() &&
+      may_apply_ahead_(!registry_.device().is_cpu() && sign_step_.empty() &&
                        !parts.mesh.has_local_steps()),
       schedules_(parts.mesh, parts.model),
       links_(parts.mesh.group(parallel::Axis::pp), parallel::stage_placement(parts.mesh.config())),
@@ -114,6 +115,16 @@ Step::Step(const StepParts& parts, double clip_norm)
 
 UpdateResult Step::run(std::span<const data::Batch> batches, std::int64_t update_terms,
                        std::int64_t step, std::int64_t update, double lr) {
+  if (start(
+          batches, update_terms, step, [update] { return update; }, lr))
+    return finish();
+  UpdateResult result;
+  result.cancelled = true;
+  return result;
+}
+
+bool Step::start(std::span<const data::Batch> batches, std::int64_t update_terms, std::int64_t step,
+                 const std::function<std::int64_t()>& update, double lr) {
   UpdateResult result;
   for (const data::Batch& batch : batches) {
     result.num_targets += batch.num_targets;
@@ -136,10 +147,8 @@ UpdateResult Step::run(std::span<const data::Batch> batches, std::int64_t update
   if (schedule.placement.ranks > 1) parts_.objective.prepare(micro_batches);
   const Timer timer;
   if (!passes_.run(schedule, micro_batches, grad_scale, pass_hooks(loss_sum), activations,
-                   loss_sum)) {
-    result.cancelled = true;
-    return result;
-  }
+                   loss_sum))
+    return false;
   failpoint("train.reduce");
   const double busy_s = timer.seconds() - links_.waited_s();
   {
@@ -147,29 +156,50 @@ UpdateResult Step::run(std::span<const data::Batch> batches, std::int64_t update
     const OperationMark mark(StepWork::comm);
     reduction_->finish();
   }
+  const std::int64_t number = update();
+  TRIREME_ASSERT(!started_);
   const auto bubble = stage_sums_.add(loss_sum, timer, busy_s, !batches.empty());
   result.passes = {activations.peak_bytes(), passes_.max_in_flight(), bubble};
   result.overlap = reduction_->times();
   parts_.measures.record(first_bucket_s_, result.overlap.first_launch_s);
   parts_.measures.record(last_grad_s_, result.overlap.last_ready_s);
-  router_.report(scale);
+  device::HostCopy routing = router_.summarize(scale);
 
   layer_norms_.begin(step);
   layer_norms_.before_update(parts_.scaler.scale());
   const OperationMark mark(StepWork::optimizer);
   // All ranks have the same norm, so a non-finite update changes nothing on any rank.
-  const optim::GradSummary summary = summarize_and_apply(loss_sum, update, lr);
+  auto summary = summarize_and_apply(loss_sum, number, lr);
+  layer_norms_.after_update();
+  schedules_.after_update(micro_batches);
+  if (replicas_.due(step)) average_replicas();
+  started_ = StartedUpdate{result, std::move(summary), std::move(routing)};
+  return true;
+}
+
+UpdateResult Step::finish() {
+  TRIREME_ASSERT(started_);
+  const StartedUpdate update = *std::exchange(started_, std::nullopt);
+  const optim::GradSummary summary = update.summary();
+  router_.record(update.routing);
+  UpdateResult result = update.result;
   result.loss_sum = summary.loss_sum;
   result.grad_norm = summary.norm / parts_.scaler.scale();
-  layer_norms_.after_update();
   result.skipped = !summary.finite;
   result.overflow = result.skipped && parts_.scaler.dynamic() && parts_.scaler.scale() > 1.0;
   parts_.scaler.update(result.skipped);
   parts_.model.fp8().end_update(parts_.mesh.world(), !result.skipped);
-  schedules_.after_update(micro_batches);
-  if (replicas_.due(step)) average_replicas();
   if (!result.skipped && parts_.average != nullptr) parts_.average->update();
   return result;
+}
+
+std::string Step::reason_to_finish() const {
+  if (parts_.scaler.dynamic()) return "the fp16 loss scale of a step depends on the step before";
+  if (parts_.model.fp8().mode() == model::Fp8Mode::delayed)
+    return "the scales of train.fp8 = delayed depend on the step before";
+  if (!parts_.objective.keeps_values_on_device())
+    return "the loss of this task reads values in every micro-batch";
+  return "";
 }
 
 ActionHooks Step::pass_hooks(at::Tensor& loss_sum) {
@@ -189,15 +219,15 @@ ActionHooks Step::pass_hooks(at::Tensor& loss_sum) {
   return hooks;
 }
 
-optim::GradSummary Step::summarize_and_apply(const at::Tensor& loss_sum, std::int64_t update,
-                                             double lr) {
-  if (may_apply_ahead_ && parts_.optimizer.has_one_pass()) {
+std::function<optim::GradSummary()> Step::summarize_and_apply(const at::Tensor& loss_sum,
+                                                              std::int64_t update, double lr) {
+  if (starts_ahead()) {
     const optim::GradSums sums = [&] {
       const NamedRange range(Phase::optimizer, "gradient norm");
       return optim::sum_grads(registry_, parts_.mesh.world(), loss_sum);
     }();
     apply_ahead(sums, update, lr);
-    return optim::summary_of(sums);
+    return [sums] { return optim::summary_of(sums); };
   }
   const optim::GradSummary summary = [&] {
     const NamedRange range(Phase::optimizer, "gradient norm");
@@ -208,7 +238,7 @@ optim::GradSummary Step::summarize_and_apply(const at::Tensor& loss_sum, std::in
   } else if (may_apply_ahead_) {
     registry_.refresh_trainable();  // collective: other ranks may have the kernels
   }
-  return summary;
+  return [summary] { return summary; };
 }
 
 /// Clips the gradients and changes weights and optimizer state on the GPU, before the host knows

@@ -3,10 +3,12 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "core/measures.hpp"
 #include "core/timer.hpp"
 #include "data/batch.hpp"
+#include "device/host_copy.hpp"
 #include "model/transformer.hpp"
 #include "objective/objective.hpp"
 #include "optim/grad_norm.hpp"
@@ -71,11 +73,11 @@ class RouterReport {
       model_.router_statistics().reset(config.moe, config.num_layers, model_.registry().device());
   }
 
-  /// Records the measures of an update. `scale`: factor of its auxiliary loss. Collective over the
-  /// world, except with local steps.
-  void report(double scale) {
+  /// Computes the measures of an update on the device: [2] fp64. Does not wait for the device.
+  /// `scale`: factor of its auxiliary loss. Collective over the world, except with local steps.
+  [[nodiscard]] device::HostCopy summarize(double scale) const {
     const model::MoeConfig& moe = model_.config().moe;
-    if (!moe.on()) return;
+    if (!moe.on()) return {};
     const model::RouterStatistics& statistics = model_.router_statistics();
     if (!mesh_.has_local_steps())
       parallel::all_reduce(mesh_.world(), statistics.counts, comm::ReduceOp::sum, "load of experts")
@@ -83,7 +85,13 @@ class RouterReport {
     const auto num_experts = static_cast<double>(moe.num_experts);
     const at::Tensor mean = statistics.counts.sum(1) / num_experts;
     const at::Tensor load = statistics.counts.amax(1) / mean.clamp_min(1.0 / num_experts);
-    const at::Tensor both = at::stack({statistics.aux_loss / scale, load.amax()}).to(at::kCPU);
+    return device::HostCopy(at::stack({statistics.aux_loss / scale, load.amax()}));
+  }
+
+  /// Records the measures of an update; waits for them.
+  void record(const device::HostCopy& summary) {
+    if (!model_.config().moe.on()) return;
+    const at::Tensor& both = summary.read();
     measures_.record(aux_loss_, both[0].item<double>());
     measures_.record(expert_load_max_, both[1].item<double>());
   }
@@ -157,6 +165,13 @@ struct UpdateResult {
   PassStats passes;
 };
 
+/// An update between Step::start() and Step::finish().
+struct StartedUpdate {
+  UpdateResult result;                          // without the fields that need the values below
+  std::function<optim::GradSummary()> summary;  // waits for the device
+  device::HostCopy routing;                     // see RouterReport
+};
+
 /// The parts that a step works on; all must outlive the step.
 struct StepParts {
   model::Transformer& model;
@@ -191,15 +206,35 @@ class Step {
     cancel_before_ = std::move(call);
   }
 
-  /// Runs one update. If a loss or gradient is not finite on any rank, no rank changes its weights
-  /// or optimizer state (skipped). Collective over the world.
+  /// Runs one update: start() and finish().
+  UpdateResult run(std::span<const data::Batch> batches, std::int64_t update_terms,
+                   std::int64_t step, std::int64_t update, double lr);
+
+  /// Starts an update. If a loss or gradient is not finite on any rank, no rank changes its weights
+  /// or optimizer state (skipped). Returns false if the update was cancelled. On a GPU, the device
+  /// may still run the update afterwards. Collective over the world.
   ///   batches       this rank's micro-batches; may be empty
   ///   update_terms  number of loss terms of the whole update, over all ranks and micro-batches;
   ///                 gradients are those of loss sum / update_terms (without local steps)
   ///   step          seed of dropout; the same on all ranks
-  ///   update        number of this update, without skipped ones, from 1; the same on all ranks
-  UpdateResult run(std::span<const data::Batch> batches, std::int64_t update_terms,
-                   std::int64_t step, std::int64_t update, double lr);
+  ///   update        returns the number of this update, without skipped ones, from 1; the same on
+  ///                 all ranks. It is called once, after the passes and before the weights change,
+  ///                 and must call finish() if an update was started before.
+  [[nodiscard]] bool start(std::span<const data::Batch> batches, std::int64_t update_terms,
+                           std::int64_t step, const std::function<std::int64_t()>& update,
+                           double lr);
+
+  /// Waits for the values of the update that was started last, and completes it. The weights must
+  /// not have changed since. Collective over the world.
+  UpdateResult finish();
+
+  /// Returns why an update must be finished before the passes of the next one; "" if it need not.
+  [[nodiscard]] std::string reason_to_finish() const;
+
+  /// Returns true if start() does not wait for the device.
+  [[nodiscard]] bool starts_ahead() const {
+    return may_apply_ahead_ && parts_.optimizer.has_one_pass();
+  }
 
   /// Runs forward passes for a validation. `call` receives the number and the hidden states of each
   /// micro-batch on the rank with the last stage. Collective over pp.
@@ -222,8 +257,8 @@ class Step {
 
  private:
   ActionHooks pass_hooks(at::Tensor& loss_sum);
-  optim::GradSummary summarize_and_apply(const at::Tensor& loss_sum, std::int64_t update,
-                                         double lr);
+  std::function<optim::GradSummary()> summarize_and_apply(const at::Tensor& loss_sum,
+                                                          std::int64_t update, double lr);
   void apply(const optim::GradSummary& summary, std::int64_t update, double lr);
   void apply_ahead(const optim::GradSums& sums, std::int64_t update, double lr);
 
@@ -243,6 +278,7 @@ class Step {
   RouterReport router_;
   LayerNorms layer_norms_;
   ReplicaSync replicas_;
+  std::optional<StartedUpdate> started_;
   std::function<void()> before_update_ = [] {};
   std::function<bool(std::int64_t, std::int64_t)> cancel_before_ = [](auto, auto) { return false; };
 };

@@ -5,8 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "comm/self/self_communicator.hpp"
-#include "core/error.hpp"
-#include "core/exact_sum.hpp"
 #include "support/strict_device.hpp"
 #include "train/verify/trial_model.hpp"
 #include "train/verify/verify_layout.hpp"
@@ -15,9 +13,10 @@ namespace trireme::testing {
 namespace {
 
 /// The gradient norm and the loss: the host decides with them about clipping and about skipping a
-/// step that is not finite, and logs them.
-const std::string kNorm = formatted("to host [{}]", ExactSum::kWords + 2);
-const std::string kRouterReport = "to host [2]";
+/// step that is not finite, and logs them. late_results_test has the kernels that do it without the
+/// host.
+const std::string kNorm = "event";
+const std::string kRouterReport = "event";  // complete when the norm is
 
 struct Case {
   std::string name;
@@ -97,7 +96,7 @@ TEST(HostWaits, AStepOfPackedDocumentsWaitsOnlyForItsNorm) {
     const Result large = second_step(c, strict_device(), 3, 2);
 
     std::vector<std::string> expected{kNorm};
-    if (c.experts) expected.insert(expected.begin(), kRouterReport);
+    if (c.experts) expected.push_back(kRouterReport);
     EXPECT_EQ(small.waits, expected) << c.name;
     EXPECT_EQ(large.waits, expected) << c.name << ": a wait per layer or micro-batch";
     EXPECT_EQ(large.uploads, 2 * small.uploads) << c.name << ": an upload per layer";
