@@ -30,11 +30,27 @@ struct Record {
   bool on = false;
   std::vector<std::string> waits;
   int uploads = 0;
+  int copies_beside = 0;   // on the second stream
+  int kept_beside = 0;     // memory is kept for the first stream
+  bool is_ordered = true;  // false between a copy on the second stream and the wait for it
 };
 
 Record& record() {
   static Record instance;
   return instance;
+}
+
+/// The stream of the calling thread: 0 or 1.
+thread_local c10::StreamId current_stream = 0;
+
+bool is_ordered() {
+  const std::scoped_lock lock(record().mutex);
+  return record().is_ordered;
+}
+
+void set_ordered() {
+  const std::scoped_lock lock(record().mutex);
+  record().is_ordered = true;
 }
 
 void add_wait(std::string what) {
@@ -95,6 +111,11 @@ at::Tensor with_memory_of(const at::Tensor& cpu) {
   return result;
 }
 
+void record_stream(at::Tensor& /*x*/, c10::Stream /*reader*/) {
+  const std::scoped_lock lock(record().mutex);
+  ++record().kept_beside;
+}
+
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   if (is_strict(from) && !is_strict(to)) {
     if (!non_blocking) add_wait("to host " + formatted("{}", from.sizes()));
@@ -103,6 +124,10 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_bloc
   } else if (!is_strict(from)) {
     const std::scoped_lock lock(record().mutex);
     ++record().uploads;
+    if (current_stream != 0) {
+      ++record().copies_beside;
+      record().is_ordered = false;
+    }
   }
   (is_strict(to) ? on_cpu(to) : to).copy_(is_strict(from) ? on_cpu(from) : from);
   return to;
@@ -191,6 +216,7 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   torch::jit::drop(*stack, num_inputs);
   const std::string& name = op.schema().name();
   if (waits(name, inputs)) add_wait(name);
+  if (current_stream == 0 && !is_ordered()) add_wait(name + " before its copy");
   Aliases aliases;
   torch::jit::Stack own;
   for (const c10::IValue& input : inputs) own.push_back(aliases.to_cpu(input));
@@ -203,36 +229,44 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   for (const c10::IValue& output : own) stack->push_back(aliases.from_cpu(output));
 }
 
-/// One stream. Operations are complete when they return, but a GPU's would not be: the host waits
+/// Two streams. Operations are complete when they return, but a GPU's would not be: the host waits
 /// for an event.
-struct OneStream final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::PrivateUse1> {
-  OneStream() = default;
+struct TwoStreams final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::PrivateUse1> {
+  TwoStreams() = default;
 
   c10::Device exchangeDevice(c10::Device) const override { return strict_device(); }
 
   c10::Device getDevice() const override { return strict_device(); }
 
   c10::Stream getStream(c10::Device) const noexcept override {
-    return c10::Stream(c10::Stream::DEFAULT, strict_device());
+    return c10::Stream(c10::Stream::UNSAFE, strict_device(), current_stream);
+  }
+
+  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override {
+    return c10::Stream(c10::Stream::UNSAFE, strict_device(), 1);
   }
 
   c10::Stream getNewStream(c10::Device device, int) const override { return getStream(device); }
 
   c10::Stream exchangeStream(c10::Stream stream) const noexcept override {
-    return getStream(stream.device());
+    const c10::Stream before = getStream(stream.device());
+    current_stream = stream.id();
+    return before;
   }
 
   void record(void**, const c10::Stream&, const c10::DeviceIndex,
               const c10::EventFlag) const override {}
 
-  void block(void*, const c10::Stream&) const override {}
+  void block(void*, const c10::Stream& reader) const override {
+    if (reader.id() == 0) set_ordered();
+  }
 
   bool queryEvent(void*) const override { return true; }
 
   void synchronizeEvent(void*) const override { add_wait("event"); }
 };
 
-C10_REGISTER_GUARD_IMPL(PrivateUse1, OneStream);
+C10_REGISTER_GUARD_IMPL(PrivateUse1, TwoStreams);
 
 /// Makes the device LibTorch's accelerator, which the autograd engine asks for.
 struct Hooks final : at::PrivateUse1HooksInterface {
@@ -259,6 +293,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("view", static_cast<at::Tensor (*)(const at::Tensor&, at::IntArrayRef)>(at::native::view));
   m.impl("_reshape_alias", at::native::_reshape_alias);
   m.impl("_copy_from", copy_from);
+  m.impl("record_stream", record_stream);
   // ATen's implementation for all devices reads the offsets; the one for Hopper does not.
   m.impl("_grouped_mm", torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
 }
@@ -276,6 +311,8 @@ HostWaits::HostWaits() {
   record().on = true;
   record().waits.clear();
   record().uploads = 0;
+  record().copies_beside = 0;
+  record().kept_beside = 0;
 }
 
 HostWaits::~HostWaits() {
@@ -286,6 +323,12 @@ HostWaits::~HostWaits() {
 std::vector<std::string> HostWaits::waits() const {
   const std::scoped_lock lock(record().mutex);
   return record().waits;
+}
+
+int HostWaits::copies_beside() const {
+  const std::scoped_lock lock(record().mutex);
+  TRIREME_ASSERT(record().kept_beside == record().copies_beside);
+  return record().copies_beside;
 }
 
 int HostWaits::uploads() const {

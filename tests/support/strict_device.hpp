@@ -26,6 +26,10 @@ class HostWaits {
 
   /// Returns the number of asynchronous copies from the host.
   [[nodiscard]] int uploads() const;
+
+  /// Returns the number of those copies that ran on a stream beside the one of the operations. An
+  /// operation that does not wait for such a copy is in waits(): "aten::add before its copy".
+  [[nodiscard]] int copies_beside() const;
 };
 
 }  // namespace trireme::testing

@@ -5,12 +5,14 @@
 
 #include "core/error.hpp"
 #include "core/philox.hpp"
+#include "ops/upload.hpp"
 #include "parallel/context/shard_sequence.hpp"
 
 namespace trireme::train {
 namespace {
 
-/// Returns a tensor of element type T with these values.
+/// Returns a tensor of element type T with these values. On a GPU, the copies of a step run beside the
+/// work that the GPU still has from the step before.
 template <class T, class Value>
 at::Tensor to_tensor(const std::vector<Value>& values, at::IntArrayRef shape, at::Device device) {
   const auto dtype = c10::CppTypeToScalarType<T>::value;
@@ -18,7 +20,7 @@ at::Tensor to_tensor(const std::vector<Value>& values, at::IntArrayRef shape, at
       at::empty(shape, at::TensorOptions().dtype(dtype).pinned_memory(device.is_cuda()));
   TRIREME_ASSERT(tensor.numel() == static_cast<std::int64_t>(values.size()));
   std::copy(values.begin(), values.end(), tensor.mutable_data_ptr<T>());
-  return tensor.to(device, /*non_blocking=*/true);
+  return ops::upload_beside(tensor, device);
 }
 
 /// Finds the tokens with a target.

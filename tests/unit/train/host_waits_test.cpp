@@ -32,6 +32,7 @@ struct Case {
 struct Result {
   std::vector<std::string> waits;
   int uploads = 0;
+  int copies_beside = 0;
   double loss = 0;
 };
 
@@ -71,7 +72,8 @@ Result second_step(const Case& c, at::Device device, std::int64_t num_layers, in
     const HostWaits record;
     const train::UpdateResult out = step.run(batches, terms, update, update, 1e-3);
     EXPECT_FALSE(out.skipped);
-    result = {record.waits(), record.uploads(), out.loss_sum / static_cast<double>(terms)};
+    result = {record.waits(), record.uploads(), record.copies_beside(),
+              out.loss_sum / static_cast<double>(terms)};
   }
   return result;
 }
@@ -100,6 +102,9 @@ TEST(HostWaits, AStepOfPackedDocumentsWaitsOnlyForItsNorm) {
     EXPECT_EQ(small.waits, expected) << c.name;
     EXPECT_EQ(large.waits, expected) << c.name << ": a wait per layer or micro-batch";
     EXPECT_EQ(large.uploads, 2 * small.uploads) << c.name << ": an upload per layer";
+    EXPECT_GE(small.copies_beside, 5)
+        << c.name << ": tokens, targets, their index, positions, samples";
+    EXPECT_EQ(large.copies_beside, 2 * small.copies_beside) << c.name;
   }
 }
 
