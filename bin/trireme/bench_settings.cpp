@@ -84,7 +84,8 @@ std::unique_ptr<comm::Communicator> BenchSettings::prepare(comm::Launch& launch)
   device::keep_freed_memory(bench.config.parallel.zero > 0);
   comm::all_or_none(world, [&] { resolve_settings(*this, launch.info(), world.size()); });
   if (world.rank() == 0) warn_of_idle_keys(*this);
-  if (!bench.device.is_cuda()) return nullptr;
+  if (!bench.device.is_cuda())
+    return launch.world_with(parallel::shared_memory_option(bench.config.parallel));
   return comm::make_world("nccl", launch.info(), {}, comm::nccl_backends());
 }
 

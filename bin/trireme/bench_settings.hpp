@@ -18,7 +18,7 @@ struct BenchSettings {
   void complete(config::ConfigSet& values);
 
   /// Sets up this process and resolves the settings that depend on the number of ranks. Returns the
-  /// communicator of the GPUs; null on a CPU. Throws Error(usage) if the ranks cannot train this
+  /// communicator of the training; null if it is the world of `launch`. Throws Error(usage) if the ranks cannot train this
   /// layout, Error(resource) if memory is too small. Collective.
   std::unique_ptr<comm::Communicator> prepare(comm::Launch& launch);
 };

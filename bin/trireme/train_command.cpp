@@ -58,8 +58,9 @@ void complete(TrainSettings& settings, const comm::Launch& launch, config::Confi
 
 int train_watched(TrainSettings& settings, comm::Launch& launch, const std::string& network) {
   const comm::LaunchInfo& info = launch.info();
-  const comm::CommOptions options =
+  comm::CommOptions options =
       train::comm_options_with_heartbeat(settings.config.train.comm_timeout_s);
+  options.shared_memory = parallel::shared_memory_option(settings.config.parallel);
   const job::RunDirectory folder{settings.run};
   const auto event_log = std::make_shared<job::EventLog>(folder.event_log());
   settings.watch = std::make_unique<train::RankWatch>(

@@ -20,6 +20,7 @@ std::unique_ptr<Communicator> make_self(const LaunchInfo& launch, const CommOpti
 
 std::unique_ptr<Communicator> make_mpi(const LaunchInfo& launch, const CommOptions& options) {
   CommOptions known = options;
+  known.node = launch.node;
   known.shares_cores =
       static_cast<unsigned>(launch.local_size) > std::thread::hardware_concurrency();
   return make_mpi_world(known);

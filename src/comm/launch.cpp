@@ -60,6 +60,13 @@ void Launch::start_alone() {
   world_ = make_world("self", info_, options_);
 }
 
+std::unique_ptr<Communicator> Launch::world_with(SharedMemory shared_memory) const {
+  if (shared_memory == options_.shared_memory) return nullptr;
+  CommOptions options = options_;
+  options.shared_memory = shared_memory;
+  return make_world("auto", info_, options);
+}
+
 int Launch::run(const std::function<int()>& body) const {
   return run_rank(program_, body, [&](int code) {
     if (info_.size == 1 || !session_) return;

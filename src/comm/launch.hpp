@@ -38,6 +38,10 @@ class Launch {
   /// Returns the communicator of all ranks. Call it only after start() or start_alone().
   [[nodiscard]] Communicator& world() const noexcept { return *world_; }
 
+  /// Returns another communicator of all ranks, which uses shared memory as given; null if world()
+  /// does. Throws like make_world(). Collective.
+  [[nodiscard]] std::unique_ptr<Communicator> world_with(SharedMemory shared_memory) const;
+
   /// Returns the launcher's variables from before MPI started.
   [[nodiscard]] const LauncherVariables& variables() const noexcept { return variables_; }
 

@@ -53,6 +53,8 @@ void check(const ParallelConfig& config, Problems& problems) {
     problems.add("parallel.zero_prefetch", config.zero_prefetch, "must be 0 or more");
   if (config.zero_persist < 0)
     problems.add("parallel.zero_persist", config.zero_persist, "must be 0 (none) or more");
+  problems.one_of("parallel.shared_memory", config.shared_memory,
+                  std::vector<std::string>{"auto", "true", "false"});
   if (config.local_steps < 1)
     problems.add("parallel.local_steps", config.local_steps, "must be 1 or more");
   problems.one_of("parallel.offload", config.offload,
@@ -71,6 +73,12 @@ void check(const ParallelConfig& config, Problems& problems) {
   if (!(config.bucket_mb >= 0 || config.bucket_mb == -1))
     problems.add("parallel.bucket_mb", config.bucket_mb,
                  "must be 0 (one bucket), more, or -1 (by the number of data ranks)");
+}
+
+comm::SharedMemory shared_memory_option(const ParallelConfig& config) {
+  if (config.shared_memory == "true") return comm::SharedMemory::always;
+  return config.shared_memory == "false" ? comm::SharedMemory::never
+                                         : comm::SharedMemory::automatic;
 }
 
 std::vector<std::int64_t> divisors(std::int64_t number) {

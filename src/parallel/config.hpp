@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/options.hpp"
+
 namespace trireme {
 
 class Problems;
@@ -35,6 +37,7 @@ struct ParallelConfig {
   std::string stages = "auto";
   double bucket_mb = -1;
   bool hierarchical = false;
+  std::string shared_memory = "auto";
   std::int64_t local_steps = 1;
   std::string offload = "none";
   bool reproducible = false;
@@ -79,6 +82,10 @@ struct ParallelConfig {
     visit("hierarchical", self.hierarchical,
           "reduce gradients inside each node first, then between nodes");
     visit(
+        "shared_memory", self.shared_memory,
+        "CPU ranks of one node exchange large buffers through shared memory: auto (if available), "
+        "true or false");
+    visit(
         "local_steps", self.local_steps,
         "steps between averages of weights and optimizer state over data ranks; 1: no local steps");
     visit("offload", self.offload,
@@ -90,6 +97,9 @@ struct ParallelConfig {
 
 /// Adds a problem for every value that is out of range.
 void check(const ParallelConfig& config, Problems& problems);
+
+/// Converts parallel.shared_memory, which check() accepts, to the option of communicators.
+comm::SharedMemory shared_memory_option(const ParallelConfig& config);
 
 /// Returns the divisors of `number` in ascending order.
 std::vector<std::int64_t> divisors(std::int64_t number);

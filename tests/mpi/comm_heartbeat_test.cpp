@@ -10,6 +10,7 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "comm/factory.hpp"
 #include "comm/liveness/heartbeat.hpp"
@@ -106,12 +107,22 @@ int victim_run(int victim, const std::string& signal, const std::string& folder)
     _exit(loss.exit_code);
   };
   const comm::Heartbeat heartbeat(*world, launch_with_nodes(), nullptr, options);
-  world->barrier();
+  std::vector<float> grads(std::size_t{1} << 22);
+  const auto all_reduce = [&] {
+    return world->all_reduce({.input = grads.data(),
+                              .output = grads.data(),
+                              .count = grads.size(),
+                              .dtype = DType::f32,
+                              .op = comm::ReduceOp::sum});
+  };
+  all_reduce()->wait();
+  const comm::WorkPtr half_done = all_reduce();  // this rank passed its first chunks
   if (world->rank() == victim) {
     note(folder, "victim", std::to_string(getpid()));
     kill(getpid(), signal == "stop" ? SIGSTOP : SIGKILL);
   }
-  world->barrier();  // the survivors wait in a collective, like in a training step
+  half_done->wait();  // the survivors wait in a collective, like in a training step
+  world->barrier();
   return 0;
 }
 

@@ -6,10 +6,13 @@
 #include <cstring>
 #include <vector>
 
+#include "comm/mpi/mpi_shared_memory.hpp"
 #include "comm/mpi/mpi_transport.hpp"
 #include "comm/p2p/p2p_communicator.hpp"
+#include "comm/p2p/volume.hpp"
 #include "comm/reduce.hpp"
 #include "comm/self/self_communicator.hpp"
+#include "comm/shared/shared_operations.hpp"
 #include "core/error.hpp"
 
 namespace trireme::comm {
@@ -146,9 +149,12 @@ class MpiCommunicator final : public P2PCommunicator {
   MpiCommunicator(std::string name, const std::shared_ptr<MpiTransport>& transport,
                   std::shared_ptr<Engine> engine, CommOptions options)
       : P2PCommunicator(std::move(name), transport, std::move(engine), std::move(options)),
-        mpi_(transport) {}
+        mpi_(transport),
+        rings_(share_memory(transport->comm(), this->options())) {}
 
   [[nodiscard]] const char* backend() const override { return "mpi"; }
+
+  [[nodiscard]] bool shares_memory() const override { return rings_ != nullptr; }
 
   std::unique_ptr<Communicator> split(int color, int key, const std::string& name) override {
     // While MPI_Comm_split blocks, this rank makes no progress on pending operations. The barrier
@@ -174,19 +180,42 @@ class MpiCommunicator final : public P2PCommunicator {
   }
 
   WorkPtr start_all_reduce(Call call, const Reduction& request) override {
+    if (rings_ && all_reduce_form(size(), request.bytes()) == AllReduceForm::segmented) {
+      SentCount& sent = *call.sent;
+      return launch(std::move(call), make_shared_all_reduce(rings_, sent, request));
+    }
     if (options().mpi_reduce == MpiReduce::ordered || request.count == 0)
       return P2PCommunicator::start_all_reduce(std::move(call), request);
     return launch(std::move(call), make_library_all_reduce(mpi_->comm(), request));
   }
 
   WorkPtr start_reduce_scatter(Call call, const Reduction& request) override {
+    if (rings_ && uses_shared_memory(request.bytes())) {
+      SentCount& sent = *call.sent;
+      return launch(std::move(call), make_shared_reduce_scatter(rings_, sent, request));
+    }
     if (options().mpi_reduce == MpiReduce::ordered || request.count == 0)
       return P2PCommunicator::start_reduce_scatter(std::move(call), request);
     return launch(std::move(call), make_library_reduce_scatter(mpi_->comm(), request));
   }
 
+  WorkPtr start_all_gather(Call call, const AllGather& request) override {
+    if (!rings_ || !uses_shared_memory(request.bytes()))
+      return P2PCommunicator::start_all_gather(std::move(call), request);
+    SentCount& sent = *call.sent;
+    return launch(std::move(call), make_shared_all_gather(rings_, sent, request));
+  }
+
+  WorkPtr start_broadcast(Call call, const Broadcast& request) override {
+    if (!rings_ || !uses_shared_memory(request.bytes()))
+      return P2PCommunicator::start_broadcast(std::move(call), request);
+    SentCount& sent = *call.sent;
+    return launch(std::move(call), make_shared_broadcast(rings_, sent, request));
+  }
+
  private:
   const std::shared_ptr<MpiTransport> mpi_;
+  const std::shared_ptr<SharedRings> rings_;  // null: all buffers go as messages
 };
 
 }  // namespace

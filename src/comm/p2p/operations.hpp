@@ -61,6 +61,12 @@ std::unique_ptr<Operation> make_round_all_gather(const Channel& channel, const A
 /// buffers itself.
 std::unique_ptr<Operation> make_round_all_reduce(const Channel& channel, const Reduction& request);
 
+/// Returns the parts of an all_reduce: rank p reduces elements [bounds[p], bounds[p + 1]).
+std::vector<std::uint64_t> all_reduce_bounds(int ranks, const Reduction& request);
+
+/// Returns the parts of a reduce_scatter; the part of rank p is its result.
+std::vector<std::uint64_t> reduce_scatter_bounds(int ranks, const Reduction& request);
+
 struct SegmentedOptions {
   std::uint64_t chunk_bytes = 0;
   int chunks_in_flight = 0;

@@ -158,29 +158,37 @@ class SegmentedReduce final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> make_segmented_all_reduce(const Channel& channel,
-                                                     const Reduction& request,
-                                                     SegmentedOptions options) {
+std::vector<std::uint64_t> all_reduce_bounds(int ranks, const Reduction& request) {
   // Parts start at cache lines of the buffer.
   constexpr std::uint64_t kLine = 64;
-  const auto n = static_cast<std::uint64_t>(channel.size());
+  const auto n = static_cast<std::uint64_t>(ranks);
   const std::uint64_t width = size_of(request.dtype);
   const std::uint64_t part = (request.bytes() / n + kLine - 1) / kLine * kLine / width;
   std::vector<std::uint64_t> bounds;
   for (std::uint64_t p = 0; p < n; ++p) bounds.push_back(std::min(p * part, request.count));
   bounds.push_back(request.count);
-  return std::make_unique<SegmentedReduce>(channel, request, std::move(bounds), /*gather=*/true,
-                                           options);
+  return bounds;
+}
+
+std::vector<std::uint64_t> reduce_scatter_bounds(int ranks, const Reduction& request) {
+  std::vector<std::uint64_t> bounds;
+  for (std::uint64_t p = 0; p <= static_cast<std::uint64_t>(ranks); ++p)
+    bounds.push_back(p * request.count);
+  return bounds;
+}
+
+std::unique_ptr<Operation> make_segmented_all_reduce(const Channel& channel,
+                                                     const Reduction& request,
+                                                     SegmentedOptions options) {
+  return std::make_unique<SegmentedReduce>(
+      channel, request, all_reduce_bounds(channel.size(), request), /*gather=*/true, options);
 }
 
 std::unique_ptr<Operation> make_segmented_reduce_scatter(const Channel& channel,
                                                          const Reduction& request,
                                                          SegmentedOptions options) {
-  std::vector<std::uint64_t> bounds;
-  for (std::uint64_t p = 0; p <= static_cast<std::uint64_t>(channel.size()); ++p)
-    bounds.push_back(p * request.count);
-  return std::make_unique<SegmentedReduce>(channel, request, std::move(bounds), /*gather=*/false,
-                                           options);
+  return std::make_unique<SegmentedReduce>(
+      channel, request, reduce_scatter_bounds(channel.size(), request), /*gather=*/false, options);
 }
 
 }  // namespace trireme::comm

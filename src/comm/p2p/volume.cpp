@@ -55,8 +55,12 @@ bool gathers_in_rounds(int size, std::uint64_t part_bytes) {
   return size > 3 && part_bytes <= kLatencyBytes;
 }
 
+bool uses_shared_memory(std::uint64_t part_bytes) {
+  return part_bytes > kLatencyBytes;
+}
+
 std::uint64_t sent_bytes(std::string_view operation, int size, int rank, std::uint64_t payload,
-                         int root) {
+                         int root, bool shared) {
   const auto n = static_cast<std::uint64_t>(size);
   if (n == 1 || operation == "barrier") return 0;
   if (operation == "all_reduce")
@@ -64,6 +68,7 @@ std::uint64_t sent_bytes(std::string_view operation, int size, int rank, std::ui
   if (operation == "reduce_scatter") return payload - payload / n;
   if (operation == "all_gather") return (n - 1) * payload;
   if (operation == "broadcast") {
+    if (shared && uses_shared_memory(payload)) return rank == root ? (n - 1) * payload : 0;
     const auto after_root = static_cast<std::uint64_t>((rank + size - root) % size);
     return tree_place(n, after_root).children * payload;
   }

@@ -64,6 +64,8 @@ class CountedGroup {
     return group_->size() == 1 || std::string_view(group_->backend()) != "nccl";
   }
 
+  [[nodiscard]] bool shared() const { return group_->shares_memory(); }
+
  private:
   const std::unique_ptr<comm::Communicator> group_;
   int calls_ = 0;
@@ -132,7 +134,8 @@ void copies_send_the_formula(comm::Communicator& world) {
                    });
     }
     for (int root = 0; root < n; ++root) {
-      group.expect("broadcast", bytes, comm::sent_bytes("broadcast", n, world.rank(), bytes, root),
+      group.expect("broadcast", bytes,
+                   comm::sent_bytes("broadcast", n, world.rank(), bytes, root, group.shared()),
                    [&](const std::string& tag) {
                      group
                          ->broadcast({.data = input.data(),
@@ -215,8 +218,8 @@ void purposes_are_counted_apart(comm::Communicator& world) {
     EXPECT_EQ(rows[i].purpose, purposes[i]);
     EXPECT_EQ(rows[i].payload_bytes, bytes[i]);
     if (!group.counted()) continue;
-    EXPECT_EQ(rows[i].moved_bytes,
-              comm::sent_bytes(rows[i].operation, n, world.rank(), bytes[i], n - 1));
+    EXPECT_EQ(rows[i].moved_bytes, comm::sent_bytes(rows[i].operation, n, world.rank(), bytes[i],
+                                                    n - 1, group.shared()));
   }
   EXPECT_TRUE(comm::traffic_between(rows, group->traffic()).empty());
   EXPECT_EQ(comm::total_traffic(rows, "all_reduce").payload_bytes, bytes[0] + bytes[1]);

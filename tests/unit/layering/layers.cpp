@@ -49,7 +49,8 @@ const std::map<std::string_view, Names>& subdirectory_rows() {
       {"comm/self", {"comm/*"}},
       {"comm/p2p", {"comm/*", "comm/liveness", "comm/self"}},
       {"comm/thread", {"comm/*", "comm/p2p"}},
-      {"comm/mpi", {"comm/*", "comm/p2p", "comm/self"}},
+      {"comm/shared", {"comm/*", "comm/p2p"}},
+      {"comm/mpi", {"comm/*", "comm/p2p", "comm/self", "comm/shared"}},
       {"comm/nccl", {"comm/*"}},
       {"ops/attention", {"ops/*", "ops/cpu"}},
       {"ops/cpu", {"ops/*"}},  // for activations.hpp
