@@ -26,7 +26,7 @@ chain() { # submits the chain, and sets jobs: the ids of its jobs in the order o
     cd "$work/in"
     PATH=$work/path:$PATH TRIREME_BIN=$bin on "$checkout/slurm/nanochat_h100.sh" --texts texts.jsonl --valid valid.jsonl --chats chats.jsonl \
       --output "$work/nano" --depth 1 --question "3 plus 2?" -- --train.device cpu --train.micro_batch 1 --train.global_batch 4 \
-      --train.steps 40 --train.eval_every 20 --checkpoint.every 5
+      --train.steps 20 --train.eval_every 10 --train.seq_len 256 --model.vocab_size 2048 --checkpoint.every 5
   )
   read -ra jobs <<<"$(grep -oE '[0-9]+' <<<"$said" | xargs)"
 }
@@ -59,7 +59,7 @@ the_second_call_repeats_no_work() {
   await 600 "the end of the second chain" ended "${jobs[5]}"
   expect_equal "states of the second call" "$(printf 'COMPLETED %.0s' {1..6})" "$(states)"
   expect_equal "weights" "$before" "$("$bin/trireme" checkpoint hash "$work/nano/runs/chat")"
-  expect_equal "steps of the base model" 40 "$(grep -oE '"step": *[0-9]+' "$work/nano/runs/base/metrics.jsonl" | sort -u | wc -l)"
+  expect_equal "steps of the base model" 20 "$(grep -oE '"step": *[0-9]+' "$work/nano/runs/base/metrics.jsonl" | sort -u | wc -l)"
 }
 
 cluster_up
