@@ -68,7 +68,7 @@ TEST_F(Hang, ARankThatLivesButDoesNotMoveIsNamedWithTheCollectiveThatWaits) {
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_EQ(rank_code(rank), 5) << "rank " << rank << ": " << exit.err;
     EXPECT_EQ(failure_report("stuck", rank)["kind"], rank == 1 ? "hang" : "peer");
-    EXPECT_NE(stacks("stuck", rank).find("trireme::train::Step::run"), std::string::npos)
+    EXPECT_NE(stacks("stuck", rank).find("trireme::train::Step::start"), std::string::npos)
         << stacks("stuck", rank);
   }
   EXPECT_NE(stacks("stuck", 1).find("trireme::failpoint"), std::string::npos) << stacks("stuck", 1);
