@@ -4,7 +4,7 @@
 # stages are cancelled.
 #
 #   slurm/nanochat_h100.sh --texts F.jsonl --valid F.jsonl --chats F.jsonl --output DIR [--depth N] [--core BUNDLE] [--question TEXT]
-#                          [-- --section.key value ...]
+#                          [--device auto|cpu|cuda] [-- --section.key value ...]
 #   DRY_RUN=1 slurm/nanochat_h100.sh ...              prints the commands
 #
 # The depth gives the model, the batch, the steps and the rates (docs/optimizers.md). --texts, --valid: texts for training and for
@@ -14,7 +14,7 @@ set -euo pipefail
 
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 
-declare -A given=([depth]=20 [question]='What is the capital of France?' [texts]='' [valid]='' [chats]='' [output]='' [core]='')
+declare -A given=([depth]=20 [question]='What is the capital of France?' [device]=auto [texts]='' [valid]='' [chats]='' [output]='' [core]='')
 keys=()
 while (($#)); do
   case $1 in
@@ -52,9 +52,10 @@ pack texts pretrain
 pack valid pretrain
 pack chats sft --template minimind-v3
 submit base "${job[prep-texts]}:${job[prep-valid]}" pretrain_h100.sbatch --run "$runs/base" --data "$data/texts" --data.valid_path "$data/valid" \
-  --model.preset nanochat --model.depth "${given[depth]}" --train.eval_every 250 "${keys[@]}"
-submit chat "${job[base]}:${job[prep-chats]}" sft_a100.sbatch --run "$runs/chat" --init "$runs/base" --data "$data/chats"
-card=(--checkpoint "$runs/chat" --data "$data/valid" --question "${given[question]}")
+  --model.preset nanochat --model.depth "${given[depth]}" --train.eval_every 250 --train.device "${given[device]}" "${keys[@]}"
+submit chat "${job[base]}:${job[prep-chats]}" sft_a100.sbatch --run "$runs/chat" --init "$runs/base" --data "$data/chats" \
+  --train.device "${given[device]}"
+card=(--checkpoint "$runs/chat" --data "$data/valid" --question "${given[question]}" --device "${given[device]}")
 [[ -z ${given[core]} ]] || card+=(--core "${given[core]}")
 submit card "${job[chat]}" card.sbatch "${card[@]}"
 

@@ -25,7 +25,7 @@ chain() { # submits the chain, and sets jobs: the ids of its jobs in the order o
   said=$(
     cd "$work/in"
     PATH=$work/path:$PATH TRIREME_BIN=$bin on "$checkout/slurm/nanochat_h100.sh" --texts texts.jsonl --valid valid.jsonl --chats chats.jsonl \
-      --output "$work/nano" --depth 1 --question "3 plus 2?" -- --train.device cpu --train.micro_batch 1 --train.global_batch 4 \
+      --output "$work/nano" --depth 1 --question "3 plus 2?" --device cpu -- --train.micro_batch 1 --train.global_batch 4 \
       --train.steps 20 --train.eval_every 10 --train.seq_len 256 --model.vocab_size 2048 --checkpoint.every 5
   )
   read -ra jobs <<<"$(grep -oE '[0-9]+' <<<"$said" | xargs)"

@@ -187,7 +187,7 @@ a_chain_leads_to_the_report_card() {
   mapfile -t calls <"$work/calls"
   expect_equal "jobs of nanochat" 7 "${#calls[@]}"
   expect_match "the base model" "--dependency=afterok:2:3 $PWD/slurm/pretrain_h100.sbatch .*--data nano/data/texts .*--model.depth 12 .*--train.steps 2\$" "${calls[4]}"
-  expect_match "the chat model" "--dependency=afterok:5:4 .*sft_a100.sbatch --run nano/runs/chat --init nano/runs/base --data nano/data/chats\$" "${calls[5]}"
+  expect_match "the chat model" "--dependency=afterok:5:4 .*sft_a100.sbatch --run nano/runs/chat --init nano/runs/base --data nano/data/chats --train.device auto\$" "${calls[5]}"
   expect_match "the card" "--dependency=afterok:6 .*card.sbatch --checkpoint nano/runs/chat --data nano/data/valid .*--core in/core\$" "${calls[6]}"
   line=$(DRY_RUN=1 slurm/card.sbatch --checkpoint c --data d --question 'a b')
   expect_match "the evaluation on all ranks" '^srun .*/trireme eval --data d --checkpoint c --device auto --json ' "$(sed -n 1p <<<"$line")"
