@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -12,9 +11,8 @@
 #include "ops/attention/kernels.hpp"
 #include "ops/cpu_rows.hpp"
 
-/// Attention on a CPU, tile by tile, around small matmuls: oneDNN's for bf16 (bf16 in, fp32 out), or
-/// the kernel in ops/cpu for fp32 and for bf16 that is widened. Private. For one head of one
-/// document, D wide, in tiles of 64 keys and queries:
+/// Attention of bf16 tensors on a CPU, tile by tile, around oneDNN's small matmuls (bf16 in, fp32
+/// out). Private. For one head of one document, D wide, in tiles of 64 keys and queries:
 ///
 ///   for each tile Q of queries:                           m = -inf, l = 0, O = 0
 ///     for each tile K, V of keys that Q sees:             S = K Q^T                [keys, queries]
@@ -38,38 +36,17 @@ using Bits = std::uint16_t;
 inline constexpr std::int64_t kQueries = 64;  // per tile
 inline constexpr std::int64_t kKeys = 64;
 inline constexpr std::int64_t kMaxWidth = 256;
-inline constexpr std::int64_t kFewestQueries = 16;  // with explicit positions, as in decode steps
 
 inline std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
 
-inline bool fits_tiles(const at::Tensor& q, const AttentionSetup& setup) {
-  return q.size(3) % 32 == 0 && q.size(3) > 0 && q.size(3) <= kMaxWidth &&
-         (setup.whole_rows() || q.size(2) >= kFewestQueries);
-}
-
 /// Computes (or adds, if `add`) out [rows, columns] = a [rows, depth] * b, with b in pairs of rows.
 inline void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const Bits* a,
-                     std::int64_t a_stride, const Bits* b, float* out, bool add) {
+                     std::int64_t a_stride, const void* b, float* out, bool add) {
   at::native::cpublas::brgemm(rows, columns, depth, a_stride, columns, columns, add,
                               reinterpret_cast<const at::BFloat16*>(a),
-                              reinterpret_cast<const at::BFloat16*>(b), out);
-}
-
-/// Multiplies fp32 like the function for bf16, with b in rows.
-inline void multiply(std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* a,
-                     std::int64_t a_stride, const float* b, float* out, bool add) {
-  kernels::table().small_product({.a = a,
-                                  .a_stride = a_stride,
-                                  .b = b,
-                                  .b_stride = columns,
-                                  .out = out,
-                                  .out_stride = columns,
-                                  .rows = rows,
-                                  .columns = columns,
-                                  .depth = depth,
-                                  .add = add});
+                              static_cast<const at::BFloat16*>(b), out);
 }
 
 /// 64-byte aligned memory from ATen's allocator.
@@ -92,97 +69,57 @@ class Buffer {
 };
 
 struct Rows {
-  const at::Tensor& x;
-  std::int64_t offset;
+  Bits* data;
   std::int64_t stride;
-
-  template <class T>
-  [[nodiscard]] T* at(std::int64_t row) const {
-    return static_cast<T*>(x.data_ptr()) + offset + row * stride;
-  }
-
-  [[nodiscard]] bool are_bf16() const { return x.scalar_type() == at::kBFloat16; }
 };
 
 inline Rows rows_of(const at::Tensor& x, std::int64_t batch, std::int64_t head,
                     std::int64_t first) {
-  return {x, batch * x.stride(0) + head * x.stride(1) + first * x.stride(2), x.stride(2)};
-}
-
-inline void copy_row(const Rows& rows, std::int64_t row, std::int64_t width, Bits* out) {
-  std::memcpy(out, rows.at<Bits>(row), static_cast<std::size_t>(width) * sizeof(Bits));
-}
-
-inline void copy_row(const Rows& rows, std::int64_t row, std::int64_t width, float* out) {
-  if (!rows.are_bf16()) {
-    std::memcpy(out, rows.at<float>(row), static_cast<std::size_t>(width) * sizeof(float));
-    return;
-  }
-  const Bits* in = rows.at<Bits>(row);
-  for (std::int64_t d = 0; d < width; ++d)
-    out[d] = std::bit_cast<float>(static_cast<std::uint32_t>(in[d]) << 16U);
+  auto* base = static_cast<Bits*>(x.data_ptr());
+  return {base + batch * x.stride(0) + head * x.stride(1) + first * x.stride(2), x.stride(2)};
 }
 
 /// Copies `count` rows into out [padded, width] and fills the rest with zeros.
-template <class T>
-void copy_padded(const Rows& rows, std::int64_t count, std::int64_t padded, std::int64_t width,
-                 T* out) {
-  for (std::int64_t r = 0; r < count; ++r) copy_row(rows, r, width, out + r * width);
-  std::fill_n(out + count * width, (padded - count) * width, T{});
+inline void copy_padded(Rows rows, std::int64_t count, std::int64_t padded, std::int64_t width,
+                        Bits* out) {
+  const auto bytes = static_cast<std::size_t>(width) * sizeof(Bits);
+  for (std::int64_t r = 0; r < count; ++r)
+    std::memcpy(out + r * width, rows.data + r * rows.stride, bytes);
+  std::fill_n(out + count * width, (padded - count) * width, Bits{0});
 }
 
-template <class T>
-std::uint32_t* words_of(T* numbers) {
-  return reinterpret_cast<std::uint32_t*>(numbers);
-}
-
-/// Transposes 32-bit words [rows, columns].
-template <class T>
-void transpose_words(T* in, std::int64_t rows, std::int64_t columns, T* out) {
-  kernels::table().transpose(words_of(in), columns, words_of(out), rows, rows, columns);
-}
-
-/// Transposes [rows, width] to [width, rows]. `scratch` has the size of both.
-inline void transpose_rows(Bits* in, std::int64_t rows, std::int64_t width, Bits* scratch,
-                           Bits* out) {
-  kernels::table().pack_pairs(in, width, rows, width, words_of(scratch));
-  transpose_words(scratch, rows / 2, width, out);
-}
-
-inline void transpose_rows(float* in, std::int64_t rows, std::int64_t width, float* /*scratch*/,
-                           float* out) {
-  transpose_words(in, rows, width, out);
+/// Transposes bf16 [rows, width] to [width, rows]. `pairs` is scratch of rows / 2 * width.
+inline void transpose_bf16(const Bits* in, std::int64_t rows, std::int64_t width,
+                           std::uint32_t* pairs, Bits* out) {
+  kernels::table().pack_pairs(in, width, rows, width, pairs);
+  kernels::table().transpose(pairs, width, reinterpret_cast<std::uint32_t*>(out), rows / 2,
+                             rows / 2, width);
 }
 
 /// A tile of queries in the layouts that the matmuls read as second factor.
-template <class T>
 struct QueryPack {
-  static constexpr std::int64_t kInWord = sizeof(float) / sizeof(T);
-
   explicit QueryPack(std::int64_t head_width)
       : width(head_width),
         rows(kQueries * width),
-        by_width(kQueries * width),
-        pairs(kInWord == 2 ? kQueries * width : 0) {}
+        by_width(kQueries * width / 2),
+        by_query(kQueries * width / 2) {}
 
-  /// Loads words along the head's width, for products with [.., width].
-  void load(const Rows& source, std::int64_t count) const {
+  /// Loads pairs along the head's width, for products with [.., width].
+  void load(Rows source, std::int64_t count) const {
     copy_padded(source, count, kQueries, width, rows.data());
-    transpose_words(rows.data(), kQueries, width / kInWord, by_width.data());
+    kernels::table().transpose(reinterpret_cast<const std::uint32_t*>(rows.data()), width / 2,
+                               by_width.data(), kQueries, kQueries, width / 2);
   }
 
-  /// Packs words along queries, for products with [.., queries]. Rows of fp32 have this layout.
+  /// Packs pairs along queries, for products with [.., queries].
   void pack_by_query() const {
-    if constexpr (kInWord == 2)
-      kernels::table().pack_pairs(rows.data(), width, kQueries, width, words_of(pairs.data()));
+    kernels::table().pack_pairs(rows.data(), width, kQueries, width, by_query.data());
   }
-
-  [[nodiscard]] const T* by_query() const { return kInWord == 2 ? pairs.data() : rows.data(); }
 
   std::int64_t width;
-  Buffer<T> rows;
-  Buffer<T> by_width;  // words [width / kInWord, queries]
-  Buffer<T> pairs;     // words [queries / 2, width]
+  Buffer<Bits> rows;
+  Buffer<std::uint32_t> by_width;  // [width / 2, queries] pairs
+  Buffer<std::uint32_t> by_query;  // [queries / 2, width] pairs
 };
 
 /// One document of one row and the query heads that share one key head.
@@ -211,9 +148,8 @@ inline std::int64_t most_keys(const AttentionPlan& plan) {
 }
 
 /// Copies a document's keys or values in order of position into out [padded, width].
-template <class T>
-void copy_document(const at::Tensor& x, const TileGroup& group, std::int64_t padded,
-                   std::int64_t width, T* out) {
+inline void copy_document(const at::Tensor& x, const TileGroup& group, std::int64_t padded,
+                          std::int64_t width, Bits* out) {
   std::int64_t count = 0;
   for (const TokenRange& range : group.document->keys) {
     const bool last = count + range.length == group.document->num_keys;
@@ -243,15 +179,15 @@ inline void for_key_tiles(const QueryPart& queries, const AttentionSetup& setup,
 inline void put_rows(const float* in, const float* factors, const at::Tensor& x, std::int64_t batch,
                      std::int64_t head, TokenRange tokens) {
   const auto width = x.size(3);
-  const Rows rows = rows_of(x, batch, head, tokens.first);
-  if (rows.are_bf16()) {
-    kernels::table().round_rows(in, width, factors, rows.at<Bits>(0), rows.stride, tokens.length,
-                                width);
+  if (x.scalar_type() == at::kBFloat16) {
+    const auto rows = rows_of(x, batch, head, tokens.first);
+    kernels::table().round_rows(in, width, factors, rows.data, rows.stride, tokens.length, width);
     return;
   }
+  float* out = x.data_ptr<float>() + batch * x.stride(0) + head * x.stride(1);
   for (std::int64_t row = 0; row < tokens.length; ++row) {
     const float factor = factors == nullptr ? 1.0F : factors[row];
-    float* to = rows.at<float>(row);
+    float* to = out + (tokens.first + row) * x.stride(2);
     for (std::int64_t d = 0; d < width; ++d) to[d] = in[row * width + d] * factor;
   }
 }
@@ -266,7 +202,7 @@ inline void for_groups(const AttentionPlan& plan, const at::Tensor& k, const Bod
                      Scratch scratch(length, k.size(3));
                      for (auto i = from; i < to; ++i)
                        body(groups[static_cast<std::size_t>(i)], scratch);
-                     if constexpr (Scratch::kUsesOneDnn) at::native::cpublas::brgemm_release();
+                     at::native::cpublas::brgemm_release();
                    });
 }
 

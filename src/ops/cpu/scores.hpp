@@ -51,30 +51,12 @@ inline void store_pairs(std::uint16_t* p, F even, F odd) {
   __builtin_memcpy(p, &pairs, sizeof(pairs));
 }
 
-/// Stores weights of two keys for the next product: bf16 in pairs, or two rows of fp32.
-inline void put_weights(std::uint16_t* rows, const ScoreTile& /*tile*/, std::int64_t q, F even,
-                        F odd) {
-  store_pairs(rows + 2 * q, even, odd);
-}
-
-inline void put_weights(float* rows, const ScoreTile& tile, std::int64_t q, F even, F odd) {
-  store(rows + q, even);
-  store(rows + tile.queries + q, odd);
-}
-
-/// Computes 2^x for weights that are stored as W.
-template <class W>
-inline F exp2_for(F x) {
-  return sizeof(W) == sizeof(float) ? exp2_lanes(x) : exp2_rough_lanes(x);
-}
-
 /// Growth of a query's maximum (log2 units) up to which its old maximum stays the base of the
 /// weights. Weights are then at most 2^8, relatively exact, and the sums need no scaling.
 constexpr float kSlack = 8.0F;
 
-template <class W>
 void softmax_tile(const ScoreTile& tile, const float* scores, float* maximum, float* total,
-                  W* weights, float* out, std::int64_t width) {
+                  std::uint16_t* weights_pairs, float* out, std::int64_t width) {
   const float scale = tile.scale * kLog2e;
   const F lowest = splat(-__builtin_huge_valf());
   const SeenByAll all(tile);
@@ -94,10 +76,10 @@ void softmax_tile(const ScoreTile& tile, const float* scores, float* maximum, fl
     const F shrink = grows ? exp2_lanes(before - base) : splat(1.0F);
     F sum = load(total + q) * shrink;
     for (std::int64_t key = 0; key < tile.keys; key += 2) {
-      const F even = exp2_for<W>(score_of(key) - base);
-      const F odd = exp2_for<W>(score_of(key + 1) - base);
+      const F even = exp2_rough_lanes(score_of(key) - base);
+      const F odd = exp2_rough_lanes(score_of(key + 1) - base);
       sum += even + odd;
-      put_weights(weights + key * tile.queries, tile, q, even, odd);
+      store_pairs(weights_pairs + key * tile.queries + 2 * q, even, odd);
     }
     store(maximum + q, now);
     store(total + q, sum);
@@ -108,10 +90,9 @@ void softmax_tile(const ScoreTile& tile, const float* scores, float* maximum, fl
   }
 }
 
-template <class W>
 void softmax_tile_backward(const ScoreTile& tile, const float* scores, const float* grad_weights,
-                           const float* lse, const float* along, W* weights, W* grad_scores,
-                           std::uint16_t* grad_scores_pairs) {
+                           const float* lse, const float* along, std::uint16_t* weights,
+                           std::uint16_t* grad_scores, std::uint16_t* grad_scores_pairs) {
   const float scale = tile.scale * kLog2e;
   const SeenByAll all(tile);
   for (std::int64_t q = 0; q < tile.queries; q += kLanes) {
@@ -122,14 +103,13 @@ void softmax_tile_backward(const ScoreTile& tile, const float* scores, const flo
       F grads[2];
       for (std::int64_t odd = 0; odd < 2; ++odd) {
         const std::int64_t at = (key + odd) * tile.queries + q;
-        F weight = exp2_for<W>(load(scores + at) * scale - base);
+        F weight = exp2_rough_lanes(load(scores + at) * scale - base);
         if (!all.has(key + odd)) weight = seen.has(key + odd) != 0 ? weight : F{};
         grads[odd] = weight * (load(grad_weights + at) - subtract) * tile.scale;
         store(weights + at, weight);
         store(grad_scores + at, grads[odd]);
       }
-      if (grad_scores_pairs != nullptr)
-        store_pairs(grad_scores_pairs + key * tile.queries + 2 * q, grads[0], grads[1]);
+      store_pairs(grad_scores_pairs + key * tile.queries + 2 * q, grads[0], grads[1]);
     }
   }
 }
@@ -194,9 +174,8 @@ void round_rows(const float* in, std::int64_t in_stride, const float* factors, s
   }
 }
 
-template <class T>
-void row_products(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride,
-                  float* products, std::int64_t rows, std::int64_t width) {
+void row_products(const std::uint16_t* a, std::int64_t a_stride, const std::uint16_t* b,
+                  std::int64_t b_stride, float* products, std::int64_t rows, std::int64_t width) {
   for (std::int64_t r = 0; r < rows; ++r) {
     F sum{};
     for_vectors(width, [&](std::int64_t i, std::int64_t n) {
