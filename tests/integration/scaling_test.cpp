@@ -35,7 +35,7 @@ TEST_F(BenchScaling, CollectivesHaveTheBandwidthsOfTheirTimes) {
                               "16384", "--seconds", "0.002", "--device", "cpu"});
   ASSERT_EQ(exit.code, 0) << exit.err;
 
-  std::map<std::string, std::multiset<std::string>> ops;  // of each backend
+  std::map<std::string, std::multiset<std::string>> ops;  // operations by backend
   for_each_json_line(exit.out, "collectives", [&](const Json& line, const std::string&) {
     const auto backend = line.at("backend").get<std::string>();
     ops[backend].insert(line.at("op").get<std::string>());
