@@ -71,12 +71,9 @@ std::vector<Backend> measured_backends(const comm::Launch& launch, at::Device de
     return backends;
   }
   comm::Communicator& world = launch.world();
-  if (world.shares_memory()) backends.push_back({"shared", &world, nullptr});
-  if (!world.shares_memory()) {
-    backends.push_back({world.backend(), &world, nullptr});
-  } else {
-    add("mpi", launch.world_with(comm::SharedMemory::never));
-  }
+  const bool shares = world.shares_memory();
+  backends.push_back({shares ? "shared" : world.backend(), &world, nullptr});
+  if (shares) add("mpi", launch.world_with(comm::SharedMemory::never));
   comm::CommOptions library;
   library.mpi_reduce = comm::MpiReduce::library;
   if (world.size() > 1) add("library", comm::make_world("mpi", launch.info(), library));

@@ -18,8 +18,8 @@ struct BenchSettings {
   void complete(config::ConfigSet& values);
 
   /// Sets up this process and resolves the settings that depend on the number of ranks. Returns the
-  /// communicator of the training; null if it is the world of `launch`. Throws Error(usage) if the ranks cannot train this
-  /// layout, Error(resource) if memory is too small. Collective.
+  /// communicator of the training; null if it is the world of `launch`. Throws Error(usage) if the
+  /// ranks cannot train this layout, Error(resource) if memory is too small. Collective.
   std::unique_ptr<comm::Communicator> prepare(comm::Launch& launch);
 };
 

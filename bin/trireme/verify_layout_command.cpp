@@ -140,13 +140,13 @@ int run(const VerifyLayoutSettings& settings, const comm::Launch& launch) {
   device::set_cpu_threads(settings.config.train.threads, launch.info().local_size);
   const at::Device device =
       device::choose_device(settings.config.train.device, launch.info().local_rank);
-  std::unique_ptr<comm::Communicator> on_device;
+  std::unique_ptr<comm::Communicator> own;
   if (device.is_cuda()) {
-    on_device = comm::make_world("nccl", launch.info(), {}, comm::nccl_backends());
+    own = comm::make_world("nccl", launch.info(), {}, comm::nccl_backends());
   } else {
-    on_device = launch.world_with(parallel::shared_memory_option(parallel));
+    own = launch.world_with(parallel::shared_memory_option(parallel));
   }
-  comm::Communicator& used = on_device ? *on_device : world;
+  comm::Communicator& used = own ? *own : world;
   const std::vector<int> nodes = comm::all_gather_value(world, launch.info().node, "nodes");
   comparison = train::verify_layout(used, settings.config, settings.steps, device, nodes);
   const bool equal =

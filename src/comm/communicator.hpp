@@ -27,8 +27,8 @@
 ///   interface (any call, or Work::poll). Small operations over many ranks run in rounds, so a rank
 ///   that makes no calls delays other ranks.
 /// - Sums of bf16 and f16 accumulate in f32 and round at most once per combination of two ranks.
-/// - A group of the mpi backend with all ranks on one node passes large buffers through shared memory
-///   (shared/), with the same bits.
+/// - A group of the mpi backend with all ranks on one node passes large buffers through shared
+///   memory (shared/), with the same bits.
 /// - All ranks get bit-for-bit equal results, and a repeated call gives the same bits. On self,
 ///   thread and mpi, every element is added in rank order 0, 1, 2, ... Therefore reduce_scatter
 ///   gives the same bits as all_reduce, and a split into buckets does not change them. Exception:

@@ -26,7 +26,7 @@ struct CommOptions {
   SharedMemory shared_memory = SharedMemory::automatic;
   std::uint64_t shared_bytes = 1 << 20;  // shared memory from a rank to another one, about
   int node = 0;                          // node of this rank; set by make_world()
-  bool shares_cores = false;  // more ranks than cores on this node; set by make_world()
+  bool shares_cores = false;             // more ranks than cores on this node; set by make_world()
   std::shared_ptr<Activity>
       activity;  // shared by all groups of a rank and read by the heartbeat; may be null
 };

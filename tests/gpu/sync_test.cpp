@@ -110,7 +110,8 @@ TEST(GpuSync, UpdatesOfAStepStartWithoutASynchronization) {
   ASSERT_TRUE(trial.step.starts_ahead()) << "the kernels of AdamW are not available";
   {
     const ForbidSync forbidden;
-    ASSERT_TRUE(trial.step.start(batches, terms, 2, [] { return 2; }, 1e-3));
+    ASSERT_TRUE(trial.step.start(
+        batches, terms, 2, [] { return 2; }, 1e-3));
     ASSERT_TRUE(trial.step.start(
         batches, terms, 3,
         [&] {

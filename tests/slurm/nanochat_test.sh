@@ -8,16 +8,11 @@ bin=$(cd "$1" && pwd)
 source tests/slurm/with_cluster.sh
 
 make_texts() {
-  local i
-  mkdir -p "$work/in" "$work/path"
+  mkdir "$work/in"
   "$bin/trireme-data" synth --output "$work/in/texts.jsonl" --documents 600 --seed 1 >/dev/null
   "$bin/trireme-data" synth --output "$work/in/valid.jsonl" --documents 40 --seed 2 >/dev/null
-  for ((i = 0; i < 60; i++)); do
-    printf '{"conversations": [{"role": "user", "content": "%s plus 2?"}, {"role": "assistant", "content": "It is %s."}]}\n' $i $((i + 2))
-  done >"$work/in/chats.jsonl"
-  # Nodes of the test are smaller than those of the script.
-  printf '#!/usr/bin/env bash\nexec %q --ntasks-per-node=2 --cpus-per-task=1 --gpus-per-node=0 "$@"\n' "$(command -v sbatch)" >"$work/path/sbatch"
-  chmod +x "$work/path/sbatch"
+  make_chats "$work/in/chats.jsonl"
+  make_small_sbatch
 }
 
 chain() { # submits the chain, and sets jobs: the ids of its jobs in the order of the stages

@@ -122,19 +122,16 @@ cancelled_job_stays_cancelled() {
   expect_equal "restarts" "$(lost_starts cancelled)" "$(job_field "$job" Restarts)"
 }
 
-# The pipeline needs these files besides the texts, and sbatch for nodes that are smaller than the defaults.
-make_chats() {
+# The pipeline needs these files besides the texts.
+make_chain_inputs() {
   local i
-  mkdir -p "$work/in" "$work/path"
-  for ((i = 0; i < 60; i++)); do
-    printf '{"conversations": [{"role": "user", "content": "%s plus 2?"}, {"role": "assistant", "content": "It is %s."}]}\n' $i $((i + 2))
-  done >"$work/in/chats.jsonl"
+  mkdir -p "$work/in"
+  make_chats "$work/in/chats.jsonl"
   for ((i = 0; i < 60; i++)); do
     printf '{"chosen": [{"role": "user", "content": "%s plus 2?"}, {"role": "assistant", "content": "It is %s."}], ' $i $((i + 2))
     printf '"rejected": [{"role": "user", "content": "%s plus 2?"}, {"role": "assistant", "content": "No."}]}\n' $i
   done >"$work/in/pairs.jsonl"
-  printf '#!/usr/bin/env bash\nexec %q --ntasks-per-node=2 --cpus-per-task=1 --gpus-per-node=0 "$@"\n' "$(command -v sbatch)" >"$work/path/sbatch"
-  chmod +x "$work/path/sbatch"
+  make_small_sbatch
 }
 
 chain() { # chain OUTPUT KEY...: prints the ids of its nine jobs
@@ -155,7 +152,7 @@ states_of() { # states_of JOB...
 
 a_chain_waits_for_its_requeued_stage() {
   local jobs output=$work/chain
-  make_chats
+  make_chain_inputs
   read -ra jobs <<<"$(chain chain)"
   await 300 "a checkpoint of sft-2048" has_checkpoint "$output/runs/sft-2048"
   kill_one_rank "$output/runs/sft-2048"

@@ -79,6 +79,20 @@ submit() {
     --train.micro_batch 1 --train.global_batch 8 --model.preset tiny --checkpoint.every 5 "$@"
 }
 
+# Makes WORK/path/sbatch, which asks for smaller nodes than the job scripts do. Chains of jobs call it.
+make_small_sbatch() {
+  mkdir -p "$work/path"
+  printf '#!/usr/bin/env bash\nexec %q --ntasks-per-node=2 --cpus-per-task=1 --gpus-per-node=0 "$@"\n' "$(command -v sbatch)" >"$work/path/sbatch"
+  chmod +x "$work/path/sbatch"
+}
+
+make_chats() { # make_chats FILE: writes 60 conversations
+  local i
+  for ((i = 0; i < 60; i++)); do
+    printf '{"conversations": [{"role": "user", "content": "%s plus 2?"}, {"role": "assistant", "content": "It is %s."}]}\n' $i $((i + 2))
+  done >"$1"
+}
+
 break_node() { tests/slurm/cluster/node.sh "$cluster" "$@"; }
 
 # Starts the cluster, and makes the data set of all runs.

@@ -12,8 +12,8 @@ namespace trireme::testing {
 at::Device strict_device();
 
 /// Records the operations of strict_device() in which a host would wait for a GPU, from its
-/// construction on: reads of values, operations with a size that depends on values, waits for events,
-/// and copies to and from the host that are not asynchronous. At most one object at a time.
+/// construction on: reads of values, operations with a size that depends on values, waits for
+/// events, and copies to and from the host that are not asynchronous. At most one object at a time.
 class HostWaits {
  public:
   HostWaits();

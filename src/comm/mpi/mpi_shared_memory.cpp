@@ -2,8 +2,9 @@
 
 #include <array>
 #include <atomic>
-#include <string>
+#include <optional>
 
+#include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 
@@ -18,30 +19,19 @@ bool on_one_node(MPI_Comm group, int node) {
   return most[0] == -most[1];
 }
 
-/// Calls `action`; returns the message of its error, or an empty text.
-template <class Action>
-std::string error_of(const Action& action) {
-  try {
-    action();
-    return {};
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
-
 /// Returns the lowest rank with an error, or `size`. Collective.
-int first_failed(MPI_Comm group, int rank, int size, const std::string& error) {
-  const int mine = error.empty() ? size : rank;
+int first_failed(MPI_Comm group, int rank, int size, bool failed) {
+  const int mine = failed ? rank : size;
   int first = size;
   check_mpi(MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, group), "MPI_Allreduce of errors");
   return first;
 }
 
-void report_messages(const std::string& error) {
+void report_messages(const Error& error) {
   static std::atomic<bool> reported = false;
   if (!reported.exchange(true))
-    log::warn(
-        formatted("the ranks of this node exchange messages instead of shared memory: {}", error));
+    log::warn(formatted("the ranks of this node exchange messages instead of shared memory: {}",
+                        error.what()));
 }
 
 }  // namespace
@@ -57,20 +47,20 @@ std::shared_ptr<SharedRings> share_memory(MPI_Comm group, const CommOptions& opt
   const RingLayout layout = RingLayout::of(size, options.shared_bytes, options.chunk_bytes);
   std::unique_ptr<SharedWindow> window;
   WindowName name;  // process 0: rank 0 could not create the window
-  std::string error = error_of([&] {
+  std::optional<Error> error = capture([&] {
     if (rank != 0) return;
     window = std::make_unique<SharedWindow>(layout.window_bytes());
     name = window->name();
   });
   check_mpi(MPI_Bcast(&name, sizeof name, MPI_BYTE, 0, group), "MPI_Bcast of the shared memory");
   if (name.process != 0) {
-    error = error_of([&] {
+    error = capture([&] {
       if (rank != 0) window = std::make_unique<SharedWindow>(name);
       window->reserve(static_cast<std::uint64_t>(rank) * layout.segment_bytes(),
                       layout.segment_bytes());
     });
   }
-  const int failed = first_failed(group, rank, size, error);
+  const int failed = first_failed(group, rank, size, error.has_value());
   if (failed == size) {
     window->close_file();
     return std::make_shared<SharedRings>(std::move(window), layout, rank, !options.shares_cores);
@@ -80,8 +70,8 @@ std::shared_ptr<SharedRings> share_memory(MPI_Comm group, const CommOptions& opt
         ErrorKind::resource,
         "parallel.shared_memory is true, but rank {} of a group of {} ranks cannot share memory{}{}. "
         "Set parallel.shared_memory to auto or false.",
-        failed, size, error.empty() ? "" : ": ", error);
-  if (failed == rank) report_messages(error);
+        failed, size, error ? ": " : "", error ? error->what() : "");
+  if (failed == rank) report_messages(*error);
   return nullptr;
 }
 

@@ -144,8 +144,7 @@ void StepProfile::stop() {
   if (ranks.empty()) return;
   const std::string table = cat(formatted("profile of steps {} to {}", first_step_, done_step_),
                                 "\n", phase_table(ranks));
-  log::info(
-      cat(table, "\ntraces (open them at https://ui.perfetto.dev): ", place.string()));
+  log::info(cat(table, "\ntraces (open them at https://ui.perfetto.dev): ", place.string()));
   files_.post_inexact([place, table] {
     const auto error = comm::capture([&] {
       std::filesystem::create_directories(place);

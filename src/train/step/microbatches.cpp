@@ -11,8 +11,8 @@
 namespace trireme::train {
 namespace {
 
-/// Returns a tensor of element type T with these values. On a GPU, the copies of a step run beside the
-/// work that the GPU still has from the step before.
+/// Returns a tensor of element type T with these values. On a GPU, the copies of a step run beside
+/// the work that the GPU still has from the step before.
 template <class T, class Value>
 at::Tensor to_tensor(const std::vector<Value>& values, at::IntArrayRef shape, at::Device device) {
   const auto dtype = c10::CppTypeToScalarType<T>::value;
