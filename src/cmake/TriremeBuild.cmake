@@ -35,8 +35,8 @@ function(trireme_compile_together target)
   endif()
 endfunction()
 
-# For what gives orders and is not waited for itself (commands, configuration, servers' words, the loop around steps), and for
-# tests: -O1 compiles in three quarters of the time.
+# For what gives orders and is not waited for itself (commands, configuration, servers' words, the loop around steps):
+# -O1 compiles in three quarters of the time.
 function(trireme_optimize_little)
   foreach(target ${ARGN})
     if(TRIREME_SANITIZE MATCHES address)

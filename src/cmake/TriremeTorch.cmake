@@ -137,16 +137,22 @@ endif()
 
 # One precompiled header for all that sees LibTorch (20 s a file without it). torch/torch.h would add 4 s to every file: what
 # it leaves to instantiate is instantiated anew in each.
+set(TRIREME_TORCH_HEADERS <ATen/ATen.h> <torch/csrc/autograd/custom_function.h> <nlohmann/json.hpp>)
 trireme_add_pch(
   trireme_torch_pch
-  HEADERS <ATen/ATen.h> <torch/csrc/autograd/custom_function.h> <nlohmann/json.hpp>
+  HEADERS ${TRIREME_TORCH_HEADERS}
   LINKS trireme_dep_torch trireme_dep_json
   OPTIONS -fPIC)
 
-# A program that includes torch: -fPIC and not -fPIE, as the precompiled header was made.
+# trireme_use_torch_pch(TARGET [PCH]): for a target that includes torch, with the precompiled header above or another one.
+# -fPIC and not -fPIE, as the precompiled header was made.
 function(trireme_use_torch_pch target)
+  set(pch trireme_torch_pch)
+  if(ARGN)
+    set(pch ${ARGN})
+  endif()
   target_compile_options(${target} PRIVATE -fPIC $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
-  target_precompile_headers(${target} REUSE_FROM trireme_torch_pch)
+  target_precompile_headers(${target} REUSE_FROM ${pch})
 endfunction()
 
 # trireme_add_torch_library: like trireme_add_library, for files that include torch.

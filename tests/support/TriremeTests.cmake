@@ -3,37 +3,43 @@
 # Builds the GoogleTest program of the file tests/<path>.cpp and adds a test with the name <path>. With MPI_RANKS, the program runs
 # under mpirun once for each number of ranks (label mpi), with a hard time limit. Otherwise it runs once, without mpirun.
 #
-# trireme_add_tests(unit/core FILES error json ... [the other arguments of trireme_add_test])
+# trireme_add_tests(unit/core FILES error json ... [THREADS error ...] [the other arguments of trireme_add_test])
 # Builds one program, unit_core_tests, of tests/unit/core/{error,json,...}_test.cpp, and adds a test unit/core/error_test for each file.
-# The files are compiled a few at a time, so the names in one directory must differ.
+# The files are compiled a few at a time, so the names in one directory must differ. THREADS names the files whose tests run code in
+# several threads: a build with the thread sanitizer compiles only these.
 find_package(GTest QUIET)
 if(NOT GTest_FOUND)
   trireme_missing("GoogleTest" libgtest-dev CMAKE_PREFIX_PATH)
 endif()
 
+# Tests are compiled without optimization, which halves their time; the libraries that they test keep the flags of the build.
+# A precompiled header fits one level of optimization only, so tests have their own.
+set(TRIREME_TEST_OPTIMIZATION -O0)
 trireme_add_pch(
   trireme_test_pch
   HEADERS <gtest/gtest.h> ${TRIREME_COMMON_HEADERS}
-  LINKS trireme_dep_json GTest::gtest)
-
-# Works like trireme_optimize_little, with an own precompiled header.
-set(TRIREME_TEST_OPTIMIZATION $<$<CONFIG:Release>:-O1>)
-if(TRIREME_SANITIZE MATCHES address)
-  set(TRIREME_TEST_OPTIMIZATION -O0)
+  LINKS trireme_dep_json GTest::gtest
+  OPTIONS ${TRIREME_TEST_OPTIMIZATION})
+if(TRIREME_WITH_TORCH)
+  trireme_add_pch(
+    trireme_torch_test_pch
+    HEADERS <gtest/gtest.h> ${TRIREME_TORCH_HEADERS}
+    LINKS trireme_dep_torch trireme_dep_json GTest::gtest
+    OPTIONS -fPIC ${TRIREME_TEST_OPTIMIZATION})
 endif()
-target_compile_options(trireme_test_pch PRIVATE ${TRIREME_TEST_OPTIMIZATION})
 
 # MPI plugins leak memory in libraries that are unloaded before the leak check can name them.
 set(TRIREME_MPI_ASAN ASAN_OPTIONS=detect_leaks=0)
 
+# Gives a program or library of the tests its flags, folders and GoogleTest. TORCH: 1 if its files include LibTorch, otherwise "".
 function(trireme_test_program target torch)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_compile_options(${target} PRIVATE ${TRIREME_TEST_OPTIMIZATION})
+  target_link_libraries(${target} PRIVATE trireme_flags GTest::gtest)
   if(torch)
-    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
-    trireme_use_torch_pch(${target})
+    trireme_use_torch_pch(${target} trireme_torch_test_pch)
   else()
-    target_compile_options(${target} PRIVATE ${TRIREME_TEST_OPTIMIZATION})
     trireme_use_pch(${target} trireme_test_pch)
   endif()
 endfunction()
@@ -50,7 +56,10 @@ function(trireme_test_properties name labels timeout processors)
 endfunction()
 
 function(trireme_add_tests folder)
-  cmake_parse_arguments(ARG "TORCH" "TIMEOUT;PROCESSORS" "FILES;LINKS;LABELS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH" "TIMEOUT;PROCESSORS" "FILES;THREADS;LINKS;LABELS;SOURCES" ${ARGN})
+  if(TRIREME_SANITIZE MATCHES thread)
+    set(ARG_FILES ${ARG_THREADS})
+  endif()
   string(REPLACE "/" "_" target ${folder}_tests)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 600)
@@ -61,7 +70,7 @@ function(trireme_add_tests folder)
   add_executable(${target} ${files} ${alone})
   trireme_compile_together(${target})
   set_source_files_properties(${alone} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  target_link_libraries(${target} PRIVATE trireme_flags ${ARG_LINKS} GTest::gtest)
+  target_link_libraries(${target} PRIVATE ${ARG_LINKS})
   trireme_test_program(${target} "${ARG_TORCH}")
   foreach(name ${ARG_FILES})
     add_test(NAME ${folder}/${name}_test COMMAND ${target} ${folder}/${name}_test)
@@ -79,7 +88,7 @@ function(trireme_add_test path)
     set(ARG_TIMEOUT 600)
   endif()
   add_executable(${target} ${CMAKE_SOURCE_DIR}/tests/${path}.cpp ${ARG_SOURCES})
-  target_link_libraries(${target} PRIVATE trireme_flags ${ARG_LINKS} GTest::gtest ${ARG_MAIN})
+  target_link_libraries(${target} PRIVATE ${ARG_LINKS} ${ARG_MAIN})
   trireme_test_program(${target} "${ARG_TORCH}")
   if(ARG_MPI_RANKS)
     foreach(ranks ${ARG_MPI_RANKS})
