@@ -4,9 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "bin/trireme/training_world.hpp"
 #include "comm/agree.hpp"
-#include "comm/factory.hpp"
-#include "comm/nccl/nccl_backend.hpp"
 #include "core/join.hpp"
 #include "core/log.hpp"
 #include "data/loader.hpp"
@@ -84,9 +83,7 @@ std::unique_ptr<comm::Communicator> BenchSettings::prepare(comm::Launch& launch)
   device::keep_freed_memory(bench.config.parallel.zero > 0);
   comm::all_or_none(world, [&] { resolve_settings(*this, launch.info(), world.size()); });
   if (world.rank() == 0) warn_of_idle_keys(*this);
-  if (!bench.device.is_cuda())
-    return launch.world_with(parallel::shared_memory_option(bench.config.parallel));
-  return comm::make_world("nccl", launch.info(), {}, comm::nccl_backends());
+  return training_world(launch, bench.device, bench.config.parallel);
 }
 
 }  // namespace trireme

@@ -2,9 +2,8 @@
 #include <numeric>
 
 #include "bin/trireme/commands.hpp"
+#include "bin/trireme/training_world.hpp"
 #include "comm/agree.hpp"
-#include "comm/factory.hpp"
-#include "comm/nccl/nccl_backend.hpp"
 #include "comm/scalars.hpp"
 #include "comm/thread/thread_world.hpp"
 #include "core/files/json_lines.hpp"
@@ -140,12 +139,7 @@ int run(const VerifyLayoutSettings& settings, const comm::Launch& launch) {
   device::set_cpu_threads(settings.config.train.threads, launch.info().local_size);
   const at::Device device =
       device::choose_device(settings.config.train.device, launch.info().local_rank);
-  std::unique_ptr<comm::Communicator> own;
-  if (device.is_cuda()) {
-    own = comm::make_world("nccl", launch.info(), {}, comm::nccl_backends());
-  } else {
-    own = launch.world_with(parallel::shared_memory_option(parallel));
-  }
+  const std::unique_ptr<comm::Communicator> own = training_world(launch, device, parallel);
   comm::Communicator& used = own ? *own : world;
   const std::vector<int> nodes = comm::all_gather_value(world, launch.info().node, "nodes");
   comparison = train::verify_layout(used, settings.config, settings.steps, device, nodes);

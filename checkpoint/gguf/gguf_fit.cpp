@@ -166,17 +166,18 @@ const GgufArchitecture& gguf_architecture(const model::ModelConfig& config,
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_partition(order.begin(), order.end(),
                         [&](std::size_t i) { return all[i].name == preferred; });
-  std::vector<std::string> fewest;
+  const bool has_preferred = all[order.front()].name == preferred;
+  std::vector<std::string> named;  // in the error: of the preferred architecture, or the fewest
   for (const std::size_t i : order) {
     std::vector<std::string> found = gguf_differences(config, all[i]);
     if (found.empty()) return all[i];
-    if (fewest.empty() || found.size() < fewest.size()) fewest = std::move(found);
+    if (named.empty() || (!has_preferred && found.size() < named.size())) named = std::move(found);
   }
   fail(
       ErrorKind::usage,
       "{}: --format gguf: llama.cpp computes no model with {}. The architectures are {}; export with "
       "--format hf instead",
-      where, joined(fewest, ", "), joined(all, ", ", [](const auto& row) { return row.name; }));
+      where, joined(named, ", "), joined(all, ", ", [](const auto& row) { return row.name; }));
 }
 
 std::int64_t gguf_context_length(const model::ModelConfig& config,

@@ -98,8 +98,8 @@ void add_gradients(Sources& sources, generate::LoadedModel& model, const at::Ten
   shape.model.moe.router_aux_loss_coef = 0;
   shape.optim.clip_norm = 0;
   train::TrialModel trial(world, shape);
-  testing::set_weights(trial.registry,
-                       [&](parallel::ParamId id) { return model.registry.weight(id); });
+  trireme::testing::set_weights(trial.registry,
+                                [&](parallel::ParamId id) { return model.registry.weight(id); });
   const data::Batch batch = batch_of(tokens);
   const train::UpdateResult result =
       trial.step.run(std::span(&batch, 1), batch.num_targets, 1, 1, 0);

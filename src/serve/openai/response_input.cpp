@@ -1,4 +1,5 @@
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "core/error.hpp"
@@ -23,14 +24,18 @@ class MessageList {
   void add_call(Json call) {
     if (messages_.empty() || messages_.back().at("role") != "assistant" || !thought_.empty())
       add({{"role", "assistant"}, {"content", nullptr}});
+    calls_.insert(call.at("id"));
     messages_.back()["tool_calls"].push_back(std::move(call));
   }
+
+  [[nodiscard]] bool has_call(const std::string& id) const { return calls_.contains(id); }
 
   [[nodiscard]] Json take() { return std::move(messages_); }
 
  private:
   Json messages_ = Json::array();
   std::string thought_;
+  std::set<std::string> calls_;  // their ids
 };
 
 std::string required_text(const BodyFields& item, const char* name) {
@@ -78,8 +83,10 @@ void read_call(const BodyFields& item, MessageList& messages) {
 }
 
 void read_call_output(const BodyFields& item, MessageList& messages) {
+  const std::string call = required_text(item, "call_id");
+  if (!messages.has_call(call)) item.refuse("call_id", "the call_id of an earlier function_call");
   messages.add({{"role", "tool"},
-                {"tool_call_id", required_text(item, "call_id")},
+                {"tool_call_id", call},
                 {"content", read_parts(item, "output", "input_text", "input_text")}});
 }
 

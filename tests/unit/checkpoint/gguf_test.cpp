@@ -122,6 +122,19 @@ TEST(Gguf, TheArchitectureFollowsFromTheOptionsOfTheModel) {
   EXPECT_EQ(name(config), "llama");
 }
 
+TEST(Gguf, ARefusalNamesTheDifferencesFromThePreferredArchitecture) {
+  model::ModelConfig config = small(true, true);
+  config.qkv_bias = true;
+  config.attention_output_bias = true;  // Llama has both, but no model.qk_norm
+  const auto refusal = [&](const char* preferred) {
+    return error_of([&] { gguf_architecture(config, preferred, "DIR"); });
+  };
+  EXPECT_NE(refusal("qwen3").find("model.attention_output_bias = true, model.qkv_bias = true."),
+            std::string::npos)
+      << refusal("qwen3");
+  EXPECT_NE(refusal("").find("with model.qk_norm = true."), std::string::npos) << refusal("");
+}
+
 TEST(Gguf, AModelThatLlamaCppDoesNotComputeIsRefusedWithItsOptions) {
   const auto refusal = [](const std::function<void(model::ModelConfig&)>& change,
                           bool qwen = true) {

@@ -181,6 +181,8 @@ TEST_F(Responses, ErrorsNameTheField) {
        "input[0].content[0].type"},
       {item + R"("type": "item_reference", "id": "x"}])", "input[0].type"},
       {item + R"("type": "function_call", "name": "f", "arguments": "{}"}])", "input[0].call_id"},
+      {item + R"("type": "function_call_output", "call_id": "c", "output": "x"}])",
+       "input[0].call_id"},
       {item + R"("role": "user", "content": "x", "z": 1}])", "input[0].z"},
       {R"("input": ")" + std::string(200, 'x') + "\"", "input"},
       {R"("input": "hi", "previous_response_id": "r")", "previous_response_id"},

@@ -1,0 +1,14 @@
+#include "bin/trireme/training_world.hpp"
+
+#include "comm/factory.hpp"
+#include "comm/nccl/nccl_backend.hpp"
+
+namespace trireme {
+
+std::unique_ptr<comm::Communicator> training_world(const comm::Launch& launch, at::Device device,
+                                                   const parallel::ParallelConfig& parallel) {
+  if (!device.is_cuda()) return launch.world_with(parallel::shared_memory_option(parallel));
+  return comm::make_world("nccl", launch.info(), {}, comm::nccl_backends());
+}
+
+}  // namespace trireme

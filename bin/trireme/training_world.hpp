@@ -1,0 +1,17 @@
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+#include "comm/launch.hpp"
+#include "parallel/config.hpp"
+
+namespace trireme {
+
+/// Returns the communicator of all ranks of a training on `device`: of NCCL on a GPU, otherwise of
+/// MPI with the shared memory that the layout asks for. Returns null if it is the world of
+/// `launch`. Collective.
+std::unique_ptr<comm::Communicator> training_world(const comm::Launch& launch, at::Device device,
+                                                   const parallel::ParallelConfig& parallel);
+
+}  // namespace trireme
