@@ -83,7 +83,7 @@ std::unique_ptr<comm::Communicator> BenchSettings::prepare(comm::Launch& launch)
   device::keep_freed_memory(bench.config.parallel.zero > 0);
   comm::all_or_none(world, [&] { resolve_settings(*this, launch.info(), world.size()); });
   if (world.rank() == 0) warn_of_idle_keys(*this);
-  return training_world(launch, bench.device, bench.config.parallel);
+  return training_world(launch, bench.device.is_cuda(), bench.config.parallel);
 }
 
 }  // namespace trireme

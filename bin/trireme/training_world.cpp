@@ -5,9 +5,9 @@
 
 namespace trireme {
 
-std::unique_ptr<comm::Communicator> training_world(const comm::Launch& launch, at::Device device,
+std::unique_ptr<comm::Communicator> training_world(const comm::Launch& launch, bool on_gpu,
                                                    const parallel::ParallelConfig& parallel) {
-  if (!device.is_cuda()) return launch.world_with(parallel::shared_memory_option(parallel));
+  if (!on_gpu) return launch.world_with(parallel::shared_memory_option(parallel));
   return comm::make_world("nccl", launch.info(), {}, comm::nccl_backends());
 }
 

@@ -1,6 +1,4 @@
 #pragma once
-#include <ATen/core/Tensor.h>
-
 #include <memory>
 
 #include "comm/launch.hpp"
@@ -8,10 +6,9 @@
 
 namespace trireme {
 
-/// Returns the communicator of all ranks of a training on `device`: of NCCL on a GPU, otherwise of
-/// MPI with the shared memory that the layout asks for. Returns null if it is the world of
-/// `launch`. Collective.
-std::unique_ptr<comm::Communicator> training_world(const comm::Launch& launch, at::Device device,
+/// Returns the communicator of all ranks of a training: of NCCL on GPUs, otherwise of MPI with the
+/// shared memory that the layout asks for. Returns null if it is the world of `launch`. Collective.
+std::unique_ptr<comm::Communicator> training_world(const comm::Launch& launch, bool on_gpu,
                                                    const parallel::ParallelConfig& parallel);
 
 }  // namespace trireme

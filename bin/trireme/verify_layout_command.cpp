@@ -139,7 +139,8 @@ int run(const VerifyLayoutSettings& settings, const comm::Launch& launch) {
   device::set_cpu_threads(settings.config.train.threads, launch.info().local_size);
   const at::Device device =
       device::choose_device(settings.config.train.device, launch.info().local_rank);
-  const std::unique_ptr<comm::Communicator> own = training_world(launch, device, parallel);
+  const std::unique_ptr<comm::Communicator> own =
+      training_world(launch, device.is_cuda(), parallel);
   comm::Communicator& used = own ? *own : world;
   const std::vector<int> nodes = comm::all_gather_value(world, launch.info().node, "nodes");
   comparison = train::verify_layout(used, settings.config, settings.steps, device, nodes);

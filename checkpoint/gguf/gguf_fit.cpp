@@ -167,7 +167,7 @@ const GgufArchitecture& gguf_architecture(const model::ModelConfig& config,
   std::stable_partition(order.begin(), order.end(),
                         [&](std::size_t i) { return all[i].name == preferred; });
   const bool has_preferred = all[order.front()].name == preferred;
-  std::vector<std::string> named;  // in the error: of the preferred architecture, or the fewest
+  std::vector<std::string> named;  // those of the preferred architecture, or the fewest
   for (const std::size_t i : order) {
     std::vector<std::string> found = gguf_differences(config, all[i]);
     if (found.empty()) return all[i];

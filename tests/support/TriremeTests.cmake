@@ -5,7 +5,7 @@
 #
 # trireme_add_tests(unit/core FILES error json ... [THREADS error ...] [the other arguments of trireme_add_test])
 # Builds one program, unit_core_tests, of tests/unit/core/{error,json,...}_test.cpp, and adds a test unit/core/error_test for each file.
-# The files are compiled a few at a time, so the names in one directory must differ. THREADS names the files whose tests run code in
+# The files are compiled a few at a time, so the names in one directory must differ. THREADS names the files with tests of code in
 # several threads: a build with the thread sanitizer compiles only these.
 find_package(GTest QUIET)
 if(NOT GTest_FOUND)
@@ -36,7 +36,7 @@ endif()
 # MPI plugins leak memory in libraries that are unloaded before the leak check can name them.
 set(TRIREME_MPI_ASAN ASAN_OPTIONS=detect_leaks=0)
 
-# Gives a program or library of the tests its flags, folders and GoogleTest. TORCH: 1 if its files include LibTorch, otherwise "".
+# Gives a program or library of the tests its flags, directories and GoogleTest. TORCH: 1 if its files include LibTorch, otherwise "".
 function(trireme_test_program target torch)
   target_include_directories(${target} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests TRIREME_IS_TEST ON)
