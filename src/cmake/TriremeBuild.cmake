@@ -26,8 +26,9 @@ if(TRIREME_SANITIZE)
   string(REPLACE "," ";" sanitizers "${TRIREME_SANITIZE}")
   foreach(sanitizer ${sanitizers})
     if(sanitizer STREQUAL undefined)
-      # Undefined behavior is checked in what is tested, not in the tests (property TRIREME_IS_TEST), because it doubles the
-      # time of their compilation. Three of its checks cost a quarter of the compilation, and the address sanitizer reports most of what they find.
+      # Undefined behavior is checked in what is tested, not in the tests (property TRIREME_IS_TEST), because it doubles the time
+      # of their compilation. Three of its checks cost a quarter of the compilation, and the address sanitizer reports most of
+      # what they find.
       set(checked $<NOT:$<BOOL:$<TARGET_PROPERTY:TRIREME_IS_TEST>>>)
       foreach(option -fsanitize=undefined -fno-sanitize=null -fno-sanitize=vptr -fno-sanitize=object-size)
         target_compile_options(trireme_flags INTERFACE $<${checked}:${option}>)
