@@ -223,6 +223,13 @@ int RunProgram::rank_code(int rank) {
   return code;
 }
 
+std::set<int> RunProgram::rank_codes(int num_ranks) {
+  std::set<int> codes;
+  for (int rank = 0; rank < num_ranks; ++rank) codes.insert(rank_code(rank));
+  codes.erase(-1);
+  return codes;
+}
+
 std::size_t RunProgram::count(const std::string& text, const std::string& part) {
   std::size_t number = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))

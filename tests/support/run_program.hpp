@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,10 @@ class RunProgram : public ::testing::Test {
   /// Returns the exit code of one rank of the last run with keep_rank_codes; -1 if the rank wrote
   /// none.
   static int rank_code(int rank);
+  /// Returns the different exit codes that ranks of the last run with keep_rank_codes wrote. A rank
+  /// may have written none: mpirun kills all ranks that have not ended two seconds after the first
+  /// MPI_Abort.
+  static std::set<int> rank_codes(int num_ranks);
 
   static std::size_t count(const std::string& text, const std::string& part);
   /// Expects this exit code and one message that contains all of `words`.
