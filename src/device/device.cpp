@@ -257,6 +257,14 @@ void keep_freed_memory(bool sparing) {
   ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
+void release_cached_memory([[maybe_unused]] at::Device device) {
+#ifdef TRIREME_HAVE_CUDA
+  if (!device.is_cuda()) return;
+  const c10::cuda::CUDAGuard guard(device);
+  c10::cuda::CUDACachingAllocator::emptyCache();
+#endif
+}
+
 std::int64_t peak_memory_bytes(at::Device device) {
 #ifdef TRIREME_HAVE_CUDA
   if (device.is_cuda()) {

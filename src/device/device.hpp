@@ -70,6 +70,10 @@ double memory_read_rate(at::Device device);
 /// Returns the memory of a GPU, or of this machine for a CPU.
 MachineMemory device_memory(at::Device device);
 
+/// Returns the memory that LibTorch's allocator caches for later tensors to the device; waits for
+/// the device. Does nothing on a CPU.
+void release_cached_memory(at::Device device);
+
 /// Returns this rank's peak memory: reserved by the allocator on a GPU, resident set on a CPU.
 std::int64_t peak_memory_bytes(at::Device device);
 

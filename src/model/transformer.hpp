@@ -75,6 +75,16 @@ class Transformer {
   /// between updates, with the same value on all ranks.
   void limit_windows(std::int64_t window) { context_.training_window = window; }
 
+  [[nodiscard]] std::int64_t training_window() const { return context_.training_window; }
+
+  [[nodiscard]] ops::Path path() const { return context_.path; }
+
+  /// Returns true if training passes draw dropout masks.
+  [[nodiscard]] bool has_dropout() const {
+    return context_.config.dropout > 0 || context_.config.attention_dropout > 0 ||
+           context_.lora.dropout > 0;
+  }
+
   /// Computes the output of a stage from `in`, the previous stage's output (undefined for the first
   /// stage). If the stage has the head, the output is the hidden states after the final norm, on
   /// every rank of tp, and backward_final_norm() must be called before backward(). Stores the

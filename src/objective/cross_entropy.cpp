@@ -6,7 +6,8 @@ namespace trireme::objective {
 
 at::Tensor CrossEntropy::forward(const parallel::Microbatch& batch, const at::Tensor& hidden,
                                  double grad_scale, ObjectiveGrads& saved) {
-  return loss_of(batch, hidden, {.grad_scale = grad_scale}, saved);
+  return loss_of(batch, hidden, {.grad_scale = grad_scale, .device_grad_scale = batch.grad_scale},
+                 saved);
 }
 
 void CrossEntropy::backward(ObjectiveGrads& saved) {

@@ -23,6 +23,8 @@ class CrossEntropy final : public Objective {
 
   [[nodiscard]] bool keeps_values_on_device() const override { return true; }
 
+  [[nodiscard]] bool has_fixed_shapes() const override { return rows_ == LossRows::all; }
+
   at::Tensor forward(const parallel::Microbatch& batch, const at::Tensor& hidden, double grad_scale,
                      ObjectiveGrads& saved) override;
   void backward(ObjectiveGrads& saved) override;

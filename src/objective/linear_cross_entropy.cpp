@@ -39,7 +39,8 @@ at::Tensor plain_chunk(const at::Tensor& logits, const at::Tensor& targets,
   if (!setup.want_grads) return {};
   auto grad = log_probs.exp();
   grad.scatter_add_(1, picks, at::full_like(picks, -1, grad.scalar_type()));
-  grad.mul_(setup.grad_scale).mul_(valid);
+  scale_gradient(grad, setup);
+  grad.mul_(valid);
   if (row_weights.defined()) grad.mul_(row_weights.unsqueeze(1));
   return grad.to(logits.scalar_type());
 }
@@ -49,6 +50,9 @@ at::Tensor cpu_chunk(const at::Tensor& logits, const at::Tensor& targets,
                      const at::Tensor& row_weights, const at::Tensor& losses,
                      const LinearCrossEntropySetup& setup) {
   const auto width = logits.size(1);
+  const auto grad_scale =
+      static_cast<float>(setup.device_grad_scale.defined() ? setup.device_grad_scale.item<double>()
+                                                           : setup.grad_scale);
   const float* weights = row_weights.defined() ? row_weights.const_data_ptr<float>() : nullptr;
   at::parallel_for(0, logits.size(0), 32, [&](std::int64_t first, std::int64_t last) {
     std::vector<float> scratch(static_cast<std::size_t>(width));
@@ -61,7 +65,7 @@ at::Tensor cpu_chunk(const at::Tensor& logits, const at::Tensor& targets,
          .scratch = scratch.data(),
          .rows = last - first,
          .width = width,
-         .grad_scale = static_cast<float>(setup.grad_scale),
+         .grad_scale = grad_scale,
          .want_grads = setup.want_grads});
   });
   return logits;
@@ -71,8 +75,8 @@ at::Tensor cpu_chunk(const at::Tensor& logits, const at::Tensor& targets,
 at::Tensor cuda_chunk(const at::Tensor& logits, const at::Tensor& targets,
                       const at::Tensor& row_weights, const at::Tensor& losses,
                       const LinearCrossEntropySetup& setup) {
-  ops::cuda::cross_entropy(logits, targets, row_weights, losses, setup.grad_scale,
-                           setup.want_grads);
+  ops::cuda::cross_entropy(logits, targets, row_weights, losses,
+                           {setup.grad_scale, setup.device_grad_scale}, setup.want_grads);
   return logits;
 }
 
@@ -136,6 +140,14 @@ at::Tensor row_losses(const at::Tensor& x, const at::Tensor& weight, const at::T
 }
 
 }  // namespace
+
+void scale_gradient(const at::Tensor& values, const LinearCrossEntropySetup& setup) {
+  if (setup.device_grad_scale.defined()) {
+    values.mul_(setup.device_grad_scale);
+  } else {
+    values.mul_(setup.grad_scale);
+  }
+}
 
 at::Tensor cap_logits(const at::Tensor& logits, double softcap, bool want_slope) {
   if (softcap == 0) return {};

@@ -15,6 +15,9 @@ struct LinearCrossEntropySetup {
   /// Factor multiplied into the gradients before they are rounded to x's dtype, for example loss
   /// scale / global token count. loss_sum does not include it.
   double grad_scale = 1.0;
+  /// Replaces grad_scale if it is defined: a scalar, fp64, on the device. A captured CUDA graph
+  /// reads it at each launch.
+  at::Tensor device_grad_scale{};
   std::int64_t chunk_rows = 1024;
   bool want_grads = true;
   at::Tensor row_weights{};      // [N] fp32 or fp64: weight of each row's loss; undefined: 1
@@ -42,6 +45,9 @@ struct TokenScoresSetup {
   bool targets_checked = false;  // true if the caller has called check_targets()
   double softcap = 0;            // like that of LinearCrossEntropySetup
 };
+
+/// Multiplies `values` by the gradient scale of the setup, in place.
+void scale_gradient(const at::Tensor& values, const LinearCrossEntropySetup& setup);
 
 /// Replaces logits by c * tanh(logits / c) in place. Returns the derivative if `want_slope`.
 at::Tensor cap_logits(const at::Tensor& logits, double softcap, bool want_slope);

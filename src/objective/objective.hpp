@@ -30,6 +30,10 @@ class Objective {
   /// measures. The training loop may then start an update before it knows the loss of the last one.
   [[nodiscard]] virtual bool keeps_values_on_device() const { return false; }
 
+  /// Returns true if forward() and backward() run the same operations for all micro-batches of one
+  /// shape, and read batch.grad_scale. A CUDA graph can then contain both.
+  [[nodiscard]] virtual bool has_fixed_shapes() const { return false; }
+
   /// Computes reference values that forward() or evaluate() needs. Every rank of pp calls it before
   /// the passes of these micro-batches (collective).
   virtual void prepare(std::span<const parallel::Microbatch> /*micro_batches*/) {}

@@ -46,7 +46,8 @@ at::Tensor plain_vocab_chunk(const VocabChunk& chunk, const VocabShard& part,
   sums[0].copy_(scores.sum(1));
   parallel::all_reduce(part.group, sums, comm::ReduceOp::sum, "loss sums")->wait();
   at::Tensor loss = sums[0].log().sub_(sums[1]).masked_fill_(valid.logical_not(), 0);
-  at::Tensor factors = valid.to(type).mul_(setup.grad_scale);
+  at::Tensor factors = valid.to(type);
+  scale_gradient(factors, setup);
   if (chunk.row_weights.defined()) {
     loss.mul_(chunk.row_weights);
     factors.mul_(chunk.row_weights);
@@ -76,7 +77,7 @@ at::Tensor cuda_vocab_chunk(const VocabChunk& chunk, const VocabShard& part,
   const at::Tensor weights =
       chunk.row_weights.defined() ? chunk.row_weights.contiguous() : at::Tensor();
   ops::cuda::class_gradient(chunk.logits, targets, weights, largest, sums[0], part.first,
-                            setup.grad_scale);
+                            {setup.grad_scale, setup.device_grad_scale});
   return chunk.logits;
 }
 

@@ -195,6 +195,10 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   return AttentionFunction::apply(q, k, v, setup, path);
 }
 
+bool has_varlen_kernel(const at::Tensor& q, Path path) {
+  return find_attention(path, q, {}).forward == flash_forward;
+}
+
 at::Tensor library_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const AttentionSetup& setup) {
   check_shapes(q, k, v, setup);

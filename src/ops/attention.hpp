@@ -47,6 +47,10 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 at::Tensor library_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                              const AttentionSetup& setup);
 
+/// Returns true if attention over packed rows runs variable-length kernels for queries like q
+/// [B, H, T, D], which read the document boundaries on the device.
+bool has_varlen_kernel(const at::Tensor& q, Path path);
+
 /// Returns [B, Tq, Tk] bool: true where a query (row) sees a key (column). `length` applies to
 /// queries or keys without positions in the setup.
 at::Tensor attention_mask(const AttentionSetup& setup, std::int64_t batch, std::int64_t length,

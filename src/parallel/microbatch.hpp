@@ -52,6 +52,9 @@ struct Microbatch {
   at::Tensor padding;  // [B, T] bool; undefined: no padding
   // [B, T] int64, see previous_tokens(); undefined: the sequences are not sharded
   at::Tensor previous;
+  // scalar fp64 on the device: replaces the grad_scale of Objective::forward(), for objectives
+  // with has_fixed_shapes(); undefined outside captured work
+  at::Tensor grad_scale;
   double aux_weight = 0;  // weight of the router losses, per sequence or per micro-batch
   // routes of the forward pass, for activation checkpointing; null if nothing is recomputed
   std::shared_ptr<RouteMemo> routes;

@@ -187,14 +187,23 @@ void ParamRegistry::add_gradient_of_linear(WeightRef ref, const at::Tensor& x,
 
 void ParamRegistry::gradient_added(WeightRef ref) {
   TRIREME_ASSERT(trained(ref));
-  for (ParamId id = ref.first + ref.count; id-- > ref.first;) {
-    const int uses = specs_[id].uses;
-    int& seen = uses_seen_[id];
-    ++seen;
-    TRIREME_ASSERT(seen <= uses * num_backwards_);
-    const bool complete = grads_.sharded() ? seen % uses == 0 : seen == uses * num_backwards_;
-    if (complete && ready_) fire_ready(id);
-  }
+  if (!counts_uses_) return;
+  for (ParamId id = ref.first + ref.count; id-- > ref.first;) count(id, 1);
+}
+
+void ParamRegistry::count_backward() {
+  for (ParamId id = size(); id-- > 0;)
+    if (trained({id})) count(id, specs_[id].uses);
+}
+
+void ParamRegistry::count(ParamId id, int uses) {
+  const int in_backward = specs_[id].uses;
+  int& seen = uses_seen_[id];
+  seen += uses;
+  TRIREME_ASSERT(seen <= in_backward * num_backwards_);
+  const bool complete =
+      grads_.sharded() ? seen % in_backward == 0 : seen == in_backward * num_backwards_;
+  if (complete && ready_) fire_ready(id);
 }
 
 void ParamRegistry::fire_ready(ParamId id) {

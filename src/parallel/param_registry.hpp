@@ -138,6 +138,14 @@ class ParamRegistry {
   /// Like add_gradient(), but the caller has already accumulated the gradient into master_grad().
   void gradient_added(WeightRef ref);
 
+  /// Turns the counts of uses off or on. While they are off, gradients are added, but no ready event
+  /// fires: for a backward pass that a CUDA graph repeats. count_backward() counts each launch.
+  void count_uses(bool on) { counts_uses_ = on; }
+
+  /// Counts one backward pass that has added all its gradients, and fires the ready events of
+  /// parameters that are complete, in backward order.
+  void count_backward();
+
   /// Sets the callback that runs when a parameter's gradient is complete, in backward order. It
   /// runs once per update, or once per backward pass if grads().sharded(). With tensor parallelism,
   /// it runs for all parameters of a unit together, after the tp ranks have summed the shared
@@ -147,6 +155,7 @@ class ParamRegistry {
  private:
   void refresh(bool frozen_too);
   void fire_ready(ParamId id);
+  void count(ParamId id, int uses);
 
   /// `whole` is the whole unit that contains the parameters.
   [[nodiscard]] at::Tensor view(const at::Tensor& whole, WeightRef ref) const;
@@ -165,6 +174,7 @@ class ParamRegistry {
   at::Tensor main_;        // all trainable parts; undefined if the weights are the master weights
   at::Tensor host_grads_;  // all trainable parts; with offload only
   std::vector<int> uses_seen_;
+  bool counts_uses_ = true;
   bool by_unit_ = false;  // fire ready events unit by unit
   SharedGrads shared_grads_;
   std::vector<std::size_t> missing_in_unit_;

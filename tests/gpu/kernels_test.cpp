@@ -92,7 +92,7 @@ Tensors run_cross_entropy(const Tensors& in, Path /*path*/) {
   const at::Tensor weights = in_sums(in[1]).abs();
   if (!is_exact(logits)) {
     const at::Tensor losses = at::empty_like(weights);
-    cuda::cross_entropy(logits, targets, weights, losses, kGradScale, /*want_grads=*/true);
+    cuda::cross_entropy(logits, targets, weights, losses, {kGradScale}, /*want_grads=*/true);
     return {losses * weights, logits};
   }
   const at::Tensor valid = targets.ge(0);

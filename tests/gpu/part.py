@@ -17,14 +17,15 @@ class Skipped(Exception):
 
 
 class Context:
-    """One part while it runs. `figures` are in the result file as soon as they are noted, so that a killed part keeps them."""
+    """One part while it runs. `figures` are in the result file as soon as they are noted, so that a killed part keeps them. `log` is the standard error
+    of the last command."""
 
     def __init__(self, name, device, size, work, result):
         self.name, self.device, self.work = name, device, work
         self.small = size == "small"
         self.folder = os.path.join(work, name)
         os.makedirs(self.folder, exist_ok=True)
-        self.result_path, self.figures, self.reason = result, {}, ""
+        self.result_path, self.figures, self.reason, self.log = result, {}, "", ""
 
     def write(self):
         driver.write_atomic(self.result_path, {"figures": self.figures, "reason": self.reason})
@@ -53,6 +54,7 @@ class Context:
         done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, check=False,
                               env=places.environment(**self.threads(), **environment))
         out, err = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+        self.log = err
         sys.stdout.write(err)
         sys.stdout.flush()
         if done.returncode not in codes:

@@ -17,6 +17,7 @@ from part import Failed, keys, metrics
 from part_machine import plain_environment
 
 LOSS_BOUND = 1e-3  # bf16 rounds each of about 100 operations by up to 2^-9; the mean over thousands of targets cancels most of it
+GRAPH_BOUND = 1e-2  # padded documents change the order of sums in bf16, and training amplifies the difference; a wrong input changes the loss by far more
 COMPILE_LIMIT_S = 120
 COMPILERS = ("cc", "gcc", "clang")
 ROUNDS = 2
@@ -48,6 +49,27 @@ def gpt2(part):
         "model.hidden_size": 768, "model.num_layers": 12, "model.num_heads": 12, "model.num_kv_heads": 12, "model.intermediate_size": 2048,
         "model.vocab_size": 50304}
     compare(part, {**sizes, "model.tie_embeddings": "true", **(common(part, 128, 2, 1) if part.small else common(part, 1024, 16, 1))})
+
+
+def graphs(part):
+    """Trains a small model on packed documents with CUDA graphs of micro-steps and without, two
+    rounds of each. The losses must agree, and no graph may be given up."""
+    sizes = {"model.hidden_size": 64, "model.num_layers": 2, "model.num_heads": 4, "model.num_kv_heads": 2} if part.small else {}
+    values = {"model.preset": "minimind-3", **sizes, **common(part, inputs.SEQ_LEN, 2 if part.small else 4, 4)}
+    packed, tokens, curves = inputs.pretrain_set(part), values["train.global_batch"] * values["train.seq_len"], {}
+    part.note(keys=values, tokens_per_step=tokens, steps=values["train.steps"], warmup_steps=warmup(part), loss_bound=GRAPH_BOUND, rounds=[])
+    for _ in range(ROUNDS):
+        pair = {}
+        for mode in ("true", "false"):
+            result = ours(part, packed, {**values, "train.cuda_graph": mode})
+            given_up = [line for line in part.log.splitlines() if "CUDA graphs" in line]
+            part.check(mode == "false" or part.device == "cpu" or not given_up, f"graphs were given up: {given_up}")
+            curves[mode] = result["losses"]
+            pair[f"cuda_graph_{mode}"] = figures_of(result, tokens, result["mfu_per_token_rate"])
+        pair["speedup"] = pair["cuda_graph_false"]["step_time_s"] / pair["cuda_graph_true"]["step_time_s"]
+        apart = max(abs(a - b) / abs(b) for a, b in zip(curves["true"], curves["false"]))
+        part.note(rounds=[*part.figures["rounds"], {**pair, "largest_loss_difference": apart}], losses=curves)
+        part.check(apart <= GRAPH_BOUND, f"losses with CUDA graphs differ by {apart:.1e} from those without, at most {GRAPH_BOUND}: {curves}")
 
 
 def ours(part, packed, values):

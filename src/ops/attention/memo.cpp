@@ -1,6 +1,7 @@
 #include "ops/attention/memo.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace trireme::ops {
 namespace {
@@ -18,6 +19,11 @@ std::shared_ptr<const std::vector<VarlenCall>> make_calls(const AttentionPlan& p
 }
 
 }  // namespace
+
+void AttentionMemo::fix(std::shared_ptr<FixedCalls> fixed) {
+  const std::scoped_lock lock(mutex_);
+  fixed_ = std::move(fixed);
+}
 
 AttentionMemo::Entry& AttentionMemo::entry(const AttentionSetup& setup, std::int64_t batch,
                                            std::int64_t num_queries, std::int64_t num_keys) {
@@ -61,6 +67,7 @@ std::shared_ptr<const std::vector<VarlenCall>> AttentionMemo::calls(const Attent
                                                                     std::int64_t num_keys,
                                                                     at::Device device) {
   const std::scoped_lock lock(mutex_);
+  if (fixed_) return fixed_->calls(setup.mask, batch, num_queries, num_keys);
   Entry& found = entry_on(device, setup, batch, num_queries, num_keys);
   if (!found.calls) found.calls = make_calls(*found.plan, batch, num_queries, num_keys, device);
   return found.calls;

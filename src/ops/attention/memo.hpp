@@ -3,7 +3,7 @@
 #include <mutex>
 #include <vector>
 
-#include "ops/attention/varlen.hpp"
+#include "ops/attention/fixed_calls.hpp"
 
 namespace trireme::ops {
 
@@ -15,6 +15,9 @@ namespace trireme::ops {
 /// setup. All functions may be called from several threads.
 class AttentionMemo {
  public:
+  /// Makes calls() return the calls of `fixed`, which has the boundaries of the micro-batch.
+  void fix(std::shared_ptr<FixedCalls> fixed);
+
   std::shared_ptr<const AttentionPlan> plan(const AttentionSetup& setup, std::int64_t batch,
                                             std::int64_t num_queries, std::int64_t num_keys);
 
@@ -54,6 +57,7 @@ class AttentionMemo {
                   std::int64_t num_queries, std::int64_t num_keys);
 
   std::mutex mutex_;
+  std::shared_ptr<FixedCalls> fixed_;            // null: calls are computed from the plan
   std::vector<std::unique_ptr<Entry>> entries_;  // one per combination of ranks' positions
 };
 

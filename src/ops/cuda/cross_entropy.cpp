@@ -16,15 +16,16 @@ bool accepts_cross_entropy(const at::Tensor& x) {
 }
 
 void cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
-                   const at::Tensor& row_weights, const at::Tensor& losses, double grad_scale,
-                   bool want_grads) {
+                   const at::Tensor& row_weights, const at::Tensor& losses,
+                   const GradScale& grad_scale, bool want_grads) {
   launch(kCrossEntropy, logits, block_per_row(logits),
          {.logits = data_or_null(logits),
           .targets = data_of<std::int64_t>(targets),
           .row_weights = data_of<float>(row_weights),
           .losses = data_of<float>(losses),
           .width = logits.size(1),
-          .grad_scale = static_cast<float>(grad_scale),
+          .grad_scale = static_cast<float>(grad_scale.value),
+          .device_grad_scale = data_of<double>(grad_scale.on_device),
           .want_grads = want_grads});
 }
 
@@ -44,7 +45,7 @@ at::Tensor class_statistics(const at::Tensor& logits, const at::Tensor& targets,
 
 void class_gradient(const at::Tensor& logits, const at::Tensor& targets,
                     const at::Tensor& row_weights, const at::Tensor& largest,
-                    const at::Tensor& sums, std::int64_t first, double grad_scale) {
+                    const at::Tensor& sums, std::int64_t first, const GradScale& grad_scale) {
   launch(kClassGradient, logits, block_per_row(logits),
          {.logits = data_or_null(logits),
           .targets = data_of<std::int64_t>(targets),
@@ -53,7 +54,8 @@ void class_gradient(const at::Tensor& logits, const at::Tensor& targets,
           .sums = data_of<float>(sums),
           .first = first,
           .width = logits.size(1),
-          .grad_scale = static_cast<float>(grad_scale)});
+          .grad_scale = static_cast<float>(grad_scale.value),
+          .device_grad_scale = data_of<double>(grad_scale.on_device)});
 }
 
 }  // namespace trireme::ops::cuda

@@ -20,14 +20,20 @@ inline constexpr KernelOf<ClassGradient> kClassGradient{
 inline constexpr std::array<const Kernel*, 3> kCrossEntropyKernels{
     &kCrossEntropy, &kClassStatistics, &kClassGradient};
 
+/// The factor of gradients: `value`, or the fp64 scalar `on_device` if it is defined.
+struct GradScale {
+  double value = 1;
+  at::Tensor on_device{};
+};
+
 bool accepts_cross_entropy(const at::Tensor& x);
 
 /// Writes the unweighted losses [rows] fp32 of contiguous logits [rows, classes] with targets [rows]
 /// int64. If `want_grads`, overwrites the logits with grad_scale * row weight * d loss / d logits.
 /// row_weights [rows] fp32; undefined: 1.
 void cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
-                   const at::Tensor& row_weights, const at::Tensor& losses, double grad_scale,
-                   bool want_grads);
+                   const at::Tensor& row_weights, const at::Tensor& losses,
+                   const GradScale& grad_scale, bool want_grads);
 
 /// Returns [3, rows] fp32 for logits of the classes [first, first + width): their maximum, the sum
 /// of exp(logit - maximum), and the target's logit, 0 if the target is another class.
@@ -38,6 +44,6 @@ at::Tensor class_statistics(const at::Tensor& logits, const at::Tensor& targets,
 /// and `sums` [rows] are over all classes.
 void class_gradient(const at::Tensor& logits, const at::Tensor& targets,
                     const at::Tensor& row_weights, const at::Tensor& largest,
-                    const at::Tensor& sums, std::int64_t first, double grad_scale);
+                    const at::Tensor& sums, std::int64_t first, const GradScale& grad_scale);
 
 }  // namespace trireme::ops::cuda

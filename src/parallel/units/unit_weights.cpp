@@ -112,6 +112,10 @@ void UnitWeights::done(std::size_t unit) {
   if (const auto experts = layout_->units()[unit].experts_of) drop(*experts);
 }
 
+bool UnitWeights::is_gathering() const {
+  return std::ranges::any_of(copies_, [](const Copy& copy) { return copy.gather != nullptr; });
+}
+
 void UnitWeights::settle() {
   for (Copy& copy : copies_) copy.gather.reset();
 }

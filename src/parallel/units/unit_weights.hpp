@@ -60,6 +60,8 @@ class UnitWeights {
   /// next.
   void done(std::size_t unit);
 
+  /// Returns true if a gather is pending.
+  [[nodiscard]] bool is_gathering() const;
   /// Waits for every pending gather. Afterwards, the caller may change the parts.
   void settle();
   /// Must be called after the parts have changed; parts of frozen units only with `frozen_too`.

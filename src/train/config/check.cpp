@@ -65,8 +65,9 @@ void check_train(const TrainConfig& train, Problems& problems) {
   const std::vector<std::string> operations(ops::kOperations.begin(), ops::kOperations.end());
   for (const std::string& name : plain_op_names(train.plain_ops))
     problems.one_of("train.plain_ops", name, operations);
-  problems.one_of("train.late_results", train.late_results,
-                  std::vector<std::string>{"auto", "true", "false"});
+  const std::vector<std::string> choices{"auto", "true", "false"};
+  problems.one_of("train.late_results", train.late_results, choices);
+  problems.one_of("train.cuda_graph", train.cuda_graph, choices);
   problems.one_of("train.device", train.device, std::vector<std::string>{"auto", "cpu", "cuda"});
 }
 

@@ -40,6 +40,7 @@ struct TrainConfig {
   std::int64_t max_skipped_steps = 5;
   std::int64_t hash_weights_every = 1000;
   std::string late_results = "auto";
+  std::string cuda_graph = "auto";
   std::string profile;
   std::string window_schedule;
 
@@ -109,6 +110,9 @@ struct TrainConfig {
     visit(
         "late_results", self.late_results,
         "read loss and gradient norm of a step while the device runs the next step, so that the device never waits for the host: auto (on a GPU), true or false; the numbers are the same, and they are read at once before a validation, a checkpoint or a stop");
+    visit(
+        "cuda_graph", self.cuda_graph,
+        "launch forward and backward of a micro-batch as one CUDA graph, so that small models do not wait for the host: auto (on a GPU, if the model and the task allow it), true (like auto, with a warning if it is not possible) or false");
     visit(
         "profile", self.profile,
         "steps and ranks to profile, such as steps=10:13,ranks=0 or steps=5,ranks=0,4:7: a Chrome trace per rank and a table of the phases in RUN/profile; empty: none (touch RUN/PROFILE profiles a live run)");

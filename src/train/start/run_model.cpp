@@ -153,11 +153,12 @@ RunModel::RunModel(const RunRequest& run, const RunData& data, const FrozenStart
            optim::make_optimizer(run.config.optim, registry, run.config.train.steps))),
       average(make_average(run.config.train.ema_decay, registry)),
       scaler(run.config.train.precision == "fp16"),
-      step({transformer, *objective, *optimizer, scaler, mesh, measures, average.get(),
-            run.config.metrics.layer_norms,
-            is_sink_on(run.config.metrics, "tensorboard") ||
-                is_sink_on(run.config.metrics, "wandb")},
-           run.config.optim.clip_norm),
+      step(
+          {transformer, *objective, *optimizer, scaler, mesh, measures, average.get(),
+           run.config.metrics.layer_norms,
+           is_sink_on(run.config.metrics, "tensorboard") || is_sink_on(run.config.metrics, "wandb"),
+           GraphUse{.mode = run.config.train.cuda_graph}},
+          run.config.optim.clip_norm),
       state(registry, *optimizer, run.config.lora.on() ? StateOf::trained : StateOf::all,
             slots_of(average)) {
   if (run.config.train.eval_every > 0)

@@ -40,6 +40,19 @@ struct StageExecutor::Update {
   }
 };
 
+namespace {
+
+/// Returns true if action `i` is the forward pass of a whole micro-batch and the next action is its
+/// backward pass.
+bool begins_micro_batch(const pipeline::Schedule& schedule, std::span<const StageAction> list,
+                        std::size_t i) {
+  return schedule.placement.stages() == 1 && i + 1 < list.size() &&
+         list[i].kind == ActionKind::forward && list[i + 1].kind == ActionKind::backward &&
+         list[i].micro_batch == list[i + 1].micro_batch;
+}
+
+}  // namespace
+
 bool StageExecutor::run(const pipeline::Schedule& schedule,
                         std::span<const parallel::Microbatch> micro_batches, double grad_scale,
                         const ActionHooks& hooks, ActivationCount& activations,
@@ -53,11 +66,18 @@ bool StageExecutor::run(const pipeline::Schedule& schedule,
   const bool alone = schedule.placement.ranks == 1;
   if (!alone && hooks.cancel_before(0, num_micro_batches)) return false;
   begin(schedule, micro_batches);
+  if (captured_ != nullptr)
+    for (const parallel::Microbatch& batch : micro_batches) captured_->pad(batch);
+  const bool may_launch = captured_ != nullptr && !hooks.action_took && !activations.is_on();
   for (std::size_t i = 0; i < list.size(); ++i) {
     const pipeline::StageAction& pass = list[i];
     if (alone && pass.kind == pipeline::ActionKind::forward &&
         hooks.cancel_before(pass.micro_batch, num_micro_batches))
       return false;
+    if (may_launch && begins_micro_batch(schedule, list, i)) {
+      run_micro_batch(update, list, i++);
+      continue;
+    }
     const double waited_s = links_.waited_s();
     const Timer timer;
     run_pass(update, pass, /*last=*/i + 1 == list.size());
@@ -86,6 +106,26 @@ void StageExecutor::run_pass(const Update& update, const pipeline::StageAction& 
   if (!pipeline::gives_weight_grad(pass.kind)) return;
   add_weight_grads(pass);
   update.activations.after_backward(update.number(pass));
+}
+
+void StageExecutor::run_micro_batch(const Update& update, std::span<const StageAction> list,
+                                    std::size_t i) {
+  const bool last = i + 2 == list.size();
+  max_in_flight_ = std::max(max_in_flight_, 1);
+  captured_->run({.batch = update.batch(list[i]),
+                  .grad_scale = update.grad_scale,
+                  .loss_sum = update.loss_sum,
+                  .completes_grads = last,
+                  .run =
+                      [&] {
+                        run_pass(update, list[i], /*last=*/false);
+                        run_pass(update, list[i + 1], last);
+                      },
+                  .before_launch =
+                      [&] {
+                        update.hooks.before_forward();
+                        update.hooks.before_backward(last);
+                      }});
 }
 
 void StageExecutor::begin(const pipeline::Schedule& schedule,

@@ -12,6 +12,7 @@
 #include "objective/objective.hpp"
 #include "parallel/pipeline/stage_p2p.hpp"
 #include "parallel/units/unit_weights.hpp"
+#include "train/step/captured_passes.hpp"
 
 namespace trireme::train {
 
@@ -52,6 +53,8 @@ class ActivationCount {
 
   void after_backward(std::size_t micro_batch) { kept_.erase(micro_batch); }
 
+  [[nodiscard]] bool is_on() const { return memory_.has_value(); }
+
   /// Returns the largest number of bytes at any time.
   [[nodiscard]] std::int64_t peak_bytes() const { return peak_; }
 
@@ -71,10 +74,15 @@ class ActivationCount {
 /// weight gradients when the schedule says so.
 class StageExecutor {
  public:
-  /// All arguments must outlive this object.
+  /// All arguments must outlive this object. `captured`: CUDA graphs for the passes of whole
+  /// micro-batches; null: none.
   StageExecutor(model::Transformer& model, objective::Objective& objective,
-                parallel::StageP2P& links, int pp_rank)
-      : model_(model), objective_(objective), links_(links), pp_rank_(pp_rank) {}
+                parallel::StageP2P& links, int pp_rank, CapturedPasses* captured = nullptr)
+      : model_(model),
+        objective_(objective),
+        links_(links),
+        pp_rank_(pp_rank),
+        captured_(captured) {}
 
   StageExecutor(const StageExecutor&) = delete;
   StageExecutor& operator=(const StageExecutor&) = delete;
@@ -104,11 +112,15 @@ class StageExecutor {
   void begin(const pipeline::Schedule& schedule,
              std::span<const parallel::Microbatch> micro_batches);
   void run_pass(const Update& update, const pipeline::StageAction& pass, bool last);
+  /// Runs action `i`, a forward pass, and its backward pass, which follows.
+  void run_micro_batch(const Update& update, std::span<const pipeline::StageAction> list,
+                       std::size_t i);
 
   model::Transformer& model_;
   objective::Objective& objective_;
   parallel::StageP2P& links_;
   int pp_rank_;
+  CapturedPasses* captured_;
   std::map<std::pair<int, int>, UnderWay> under_way_;  // by stage and micro-batch
   int max_in_flight_ = 0;
 };

@@ -20,6 +20,7 @@
 #include "parallel/mesh.hpp"
 #include "parallel/pipeline/stage_p2p.hpp"
 #include "parallel/units/grad_reduction.hpp"
+#include "train/step/captured_passes.hpp"
 #include "train/step/layer_norms.hpp"
 #include "train/step/schedule_choice.hpp"
 #include "train/step/stage_executor.hpp"
@@ -183,6 +184,7 @@ struct StepParts {
   optim::WeightAverage* average = nullptr;  // EMA of the weights; null: none
   std::int64_t layer_norms_every = 0;       // steps between two LayerNorms reports; 0: none
   bool layer_histograms = false;            // LayerNorms also reports histograms
+  GraphUse graphs = {};                     // CUDA graphs for micro-batches
 };
 
 /// One optimizer step: forward and backward of this rank's micro-batches, gradient reduction over
@@ -248,6 +250,9 @@ class Step {
 
   [[nodiscard]] const parallel::StageP2P& links() const { return links_; }
 
+  /// Returns the CUDA graphs of micro-batches; null if there are none.
+  [[nodiscard]] const CapturedPasses* captured_passes() const { return captured_.get(); }
+
   [[nodiscard]] const StageSums& stage_sums() const { return stage_sums_; }
 
   [[nodiscard]] ScheduleChoice& schedules() { return schedules_; }
@@ -271,6 +276,7 @@ class Step {
   bool may_apply_ahead_;  // a GPU may update before the host knows the norm
   ScheduleChoice schedules_;
   parallel::StageP2P links_;
+  std::unique_ptr<CapturedPasses> captured_;
   StageExecutor passes_;
   Measures::Id first_bucket_s_;  // time from the start of the step to the first gradient bucket
   Measures::Id last_grad_s_;     // time from the start of the step to the last complete gradient

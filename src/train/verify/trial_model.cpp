@@ -82,7 +82,7 @@ TrialModel::TrialModel(comm::Communicator& world, const TrialShape& shape)
       objective(registry, model.head_weight(), shape.path, model.tensor()),
       optimizer(allocate(registry, model, mesh, shape)),
       step({model, objective, *optimizer, scaler, mesh, measures, nullptr, shape.layer_norms_every,
-            shape.layer_histograms},
+            shape.layer_histograms, shape.graphs},
            shape.optim.clip_norm) {}
 
 data::Batch make_rows(const std::vector<std::int64_t>& indices, std::int64_t length,

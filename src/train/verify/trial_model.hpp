@@ -25,6 +25,7 @@ struct TrialShape {
   model::Fp8Mode fp8 = model::Fp8Mode::off;
   std::int64_t layer_norms_every = 0;  // see StepParts
   bool layer_histograms = false;       // see StepParts
+  GraphUse graphs = {};                // see StepParts
   std::int64_t seq_len = 0;            // length that balances the stages; 0: model.max_seq_len
 };
 

@@ -48,6 +48,37 @@ TEST(CrossEntropy, WeightsOfTargetsAreFactorsOfTheirLosses) {
   }
 }
 
+TEST(CrossEntropy, AScaleOnTheDeviceReplacesTheArgument) {
+  parallel::Microbatch batch = batch_of_rows(2);
+  const at::Tensor hidden = normal({2, kLength, kWidth}, 1);
+  const at::Tensor weight = normal({kClasses, kWidth}, 2);
+  for (const Ranks& ranks : {Ranks{1, 1}, Ranks{2, 1}}) {
+    for (const device::ParamDTypes dtypes : {device::ParamDTypes{at::kDouble, at::kDouble},
+                                             {at::kFloat, at::kFloat},
+                                             {at::kBFloat16, at::kFloat}}) {
+      for (const ops::Path path : {ops::Path::plain, ops::Path::fast}) {
+        const auto grads_of = [&](double argument, const at::Tensor& on_device) {
+          batch.grad_scale = on_device;
+          return by_ranks(
+              ranks, batch, hidden, weight, argument,
+              [path](RankOfLayout& rank) {
+                return std::make_unique<objective::CrossEntropy>(rank.registry, 0, path,
+                                                                 rank.tensor);
+              },
+              dtypes);
+        };
+        const LossAndGrads expected = grads_of(0.3, {});
+
+        const LossAndGrads actual = grads_of(7, at::scalar_tensor(0.3, at::kDouble));
+
+        EXPECT_TRUE(actual.loss.equal(expected.loss));
+        EXPECT_TRUE(actual.hidden.equal(expected.hidden)) << name(ranks);
+        EXPECT_TRUE(actual.weight.equal(expected.weight)) << name(ranks);
+      }
+    }
+  }
+}
+
 TEST(CrossEntropy, WeightsCountInValidationToo) {
   parallel::Microbatch batch = batch_of_rows(1);
   batch.target_weights = at::full({1, kLength}, 2.5, at::kFloat);

@@ -51,9 +51,12 @@ inline void put_gradient(T* logits, std::int64_t width, std::int64_t target,
 }
 
 /// Returns the factor of the gradient of this block's row.
-inline float row_factor(const std::int64_t* targets, const float* row_weights, float grad_scale) {
-  if (targets[blockIdx.x] < 0) return 0;
-  return row_weights == nullptr ? grad_scale : grad_scale * row_weights[blockIdx.x];
+template <class Arguments>
+inline float row_factor(const Arguments& a) {
+  if (a.targets[blockIdx.x] < 0) return 0;
+  const float scale =
+      a.device_grad_scale == nullptr ? a.grad_scale : static_cast<float>(*a.device_grad_scale);
+  return a.row_weights == nullptr ? scale : scale * a.row_weights[blockIdx.x];
 }
 
 template <class T>
@@ -70,7 +73,7 @@ void cross_entropy(const CrossEntropy& a) {
     a.losses[blockIdx.x] = 0;
   }
   if (!a.want_grads) return;
-  put_gradient(logits, a.width, target, sums, row_factor(a.targets, a.row_weights, a.grad_scale));
+  put_gradient(logits, a.width, target, sums, row_factor(a));
 }
 
 template <class T>
@@ -87,8 +90,7 @@ void class_statistics(const ClassStatistics& a) {
 template <class T>
 void class_gradient(const ClassGradient& a) {
   put_gradient(typed<T>(a.logits) + blockIdx.x * a.width, a.width, a.targets[blockIdx.x] - a.first,
-               {a.largest[blockIdx.x], a.sums[blockIdx.x]},
-               row_factor(a.targets, a.row_weights, a.grad_scale));
+               {a.largest[blockIdx.x], a.sums[blockIdx.x]}, row_factor(a));
 }
 
 }  // namespace trireme::ops::cuda

@@ -13,6 +13,7 @@ struct CrossEntropy {
   float* losses;                // [rows], without the row weights
   std::int64_t width;
   float grad_scale;
+  const double* device_grad_scale;  // one value that replaces grad_scale; null: grad_scale
   bool want_grads;
 };
 
@@ -37,6 +38,7 @@ struct ClassGradient {
   std::int64_t first;
   std::int64_t width;
   float grad_scale;
+  const double* device_grad_scale;  // one value that replaces grad_scale; null: grad_scale
 };
 
 }  // namespace trireme::ops::cuda

@@ -47,12 +47,17 @@ void expect_rows_equal_plain(const LogitShape& shape, bool has_weights, const Cu
   const at::Tensor losses = at::full({shape.rows}, 7.0F);
   const at::Tensor only_losses = at::full({shape.rows}, 7.0F);
   const at::Tensor in_place = logits.clone();
-  cuda::cross_entropy(in_place, targets, weights, only_losses, kScale, /*want_grads=*/false);
+  cuda::cross_entropy(in_place, targets, weights, only_losses, {kScale}, /*want_grads=*/false);
   EXPECT_TRUE(in_place.equal(logits)) << label;
-  cuda::cross_entropy(in_place, targets, weights, losses, kScale, /*want_grads=*/true);
+  cuda::cross_entropy(in_place, targets, weights, losses, {kScale}, /*want_grads=*/true);
   EXPECT_TRUE(losses.equal(only_losses)) << label;
   expect_close(losses, expected, 4e-6, label + "losses");
   expect_close(in_place, grad, one.tolerance, label + "gradient");
+
+  const at::Tensor by_device_scale = logits.clone();
+  const at::Tensor scale = at::scalar_tensor(kScale, at::kDouble);
+  cuda::cross_entropy(by_device_scale, targets, weights, losses, {7, scale}, /*want_grads=*/true);
+  EXPECT_TRUE(by_device_scale.equal(in_place)) << label;
 }
 
 TEST(CudaCrossEntropy, EqualsLogSoftmaxForOddSizes) {
@@ -86,6 +91,12 @@ TEST(CudaCrossEntropy, ShardsOfTheVocabularyEqualThePlainChunk) {
       const std::string at = label + std::to_string(shape.width) + " ";
       expect_close(losses, plain_losses, 4e-6, at + "losses");
       expect_close(grad, plain, one.tolerance, at + "gradient");
+
+      const objective::LinearCrossEntropySetup on_device{
+          .grad_scale = 7, .device_grad_scale = at::scalar_tensor(kScale, at::kDouble)};
+      const at::Tensor again =
+          objective::cuda_vocab_chunk({logits.clone(), targets, weights, losses}, part, on_device);
+      EXPECT_TRUE(again.equal(grad)) << at;
     }
   });
 }
@@ -98,7 +109,7 @@ TEST(CudaCrossEntropy, KeepsNanAndTakesMaskedClasses) {
   logits[0].narrow(0, 8, 8).fill_(-infinity);  // whole vectors of one thread
   logits[1][9] = std::numeric_limits<double>::quiet_NaN();
   const at::Tensor losses = at::zeros({2});
-  cuda::cross_entropy(logits, at::zeros({2}, at::kLong), {}, losses, 1.0, /*want_grads=*/true);
+  cuda::cross_entropy(logits, at::zeros({2}, at::kLong), {}, losses, {1.0}, /*want_grads=*/true);
   EXPECT_NEAR(losses[0].item<double>(), std::log(7.0), 1e-6);
   EXPECT_EQ(logits[0][12].item<double>(), 0);
   EXPECT_TRUE(std::isnan(losses[1].item<double>()));

@@ -147,7 +147,7 @@ TEST_F(CudaLarge, CrossEntropy) {
   const at::Tensor losses = at::empty({kRows}, at::kFloat);
   const at::Tensor statistics = cuda::class_statistics(logits, targets, 0);
   expect_close(statistics[2][kRows - 1], last_row(logits)[0][5], 0, "the target's logit");
-  cuda::cross_entropy(logits, targets, {}, losses, 1.0, /*want_grads=*/true);
+  cuda::cross_entropy(logits, targets, {}, losses, {1.0}, /*want_grads=*/true);
   expect_close(losses[kRows - 1], -expected[0][5], 4e-6, "loss");
   const at::Tensor grad = expected.exp();
   grad[0][5] -= 1;

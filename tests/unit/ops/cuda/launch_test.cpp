@@ -103,9 +103,9 @@ TEST(CudaLaunch, CrossEntropyAndDropoutCoverAllRows) {
         const at::Tensor x = at::empty({1, rows, width}, options);
         const at::Tensor numbers = at::empty({rows}, options.dtype(at::kFloat));
         const at::Tensor targets = at::empty({1, rows}, options.dtype(at::kLong));
-        cuda::cross_entropy(x[0], targets[0], numbers, numbers, 1.0, /*want_grads=*/true);
+        cuda::cross_entropy(x[0], targets[0], numbers, numbers, {1.0}, /*want_grads=*/true);
         cuda::class_statistics(x[0], targets[0], 0);
-        cuda::class_gradient(x[0], targets[0], numbers, numbers, numbers, 0, 1.0);
+        cuda::class_gradient(x[0], targets[0], numbers, numbers, numbers, 0, {1.0});
         DropoutMask mask;
         mask.samples = targets[0].narrow(0, 0, 1);
         mask.positions = targets;

@@ -1,0 +1,44 @@
+#pragma once
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "ops/attention/varlen.hpp"
+
+namespace trireme::ops {
+
+/// Returns the number of documents of `batch` rows.
+std::int64_t num_documents(const RowBounds& bounds, std::int64_t batch);
+
+/// The calls of the variable-length kernels for rows of one shape, in tensors that keep their
+/// addresses and sizes. Work that is captured once (a CUDA graph) can so be launched with the
+/// document boundaries of other batches.
+///
+/// The offsets have room for `capacity` documents. All sequences after the last document are empty,
+/// and the longest sequence is stated as a whole row. Only for causal masks and whole rows: then one
+/// call takes all tokens in order. With a window, a document that is shorter than the window is in
+/// the same call, because the window hides no key of the document. Not for several threads.
+class FixedCalls {
+ public:
+  FixedCalls(std::int64_t batch, std::int64_t length, std::int64_t capacity, at::Device device);
+
+  /// Sets the document boundaries, in the order of the current stream and without waiting. The rows
+  /// must have at most `capacity` documents.
+  void set(const RowBounds& bounds);
+
+  /// Returns the call of a mask, for queries and keys [batch, length]. Throws Error(internal) for
+  /// another shape or a mask that is not causal.
+  [[nodiscard]] std::shared_ptr<const std::vector<VarlenCall>> calls(const AttentionMask& mask,
+                                                                     std::int64_t batch,
+                                                                     std::int64_t num_queries,
+                                                                     std::int64_t num_keys);
+
+ private:
+  std::int64_t batch_;
+  std::int64_t length_;
+  std::vector<std::int32_t> offsets_;  // [capacity + 1]
+  at::Tensor starts_;                  // offsets_ on the device, int32
+  std::vector<std::pair<AttentionMask, std::shared_ptr<std::vector<VarlenCall>>>> calls_;
+};
+
+}  // namespace trireme::ops

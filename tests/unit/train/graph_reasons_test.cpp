@@ -1,0 +1,63 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "comm/self/self_communicator.hpp"
+#include "train/step/captured_passes.hpp"
+#include "unit/train/captured_trial.hpp"
+
+namespace trireme::train {
+namespace {
+
+std::string reason_for(const TrialShape& shape) {
+  comm::SelfCommunicator world;
+  TrialModel trial(world, shape);
+  return reason_against_captured_passes(trial.model, trial.objective, trial.mesh);
+}
+
+TEST(ReasonsAgainstGraphs, AReasonNamesWhatCannotBeCaptured) {
+  const auto expect_reason = [](const std::string& word, const auto& change) {
+    TrialShape shape = graph_trial_shape(at::kFloat);
+    change(shape);
+    const std::string reason = reason_for(shape);
+    EXPECT_NE(reason.find(word), std::string::npos) << word << ": " << reason;
+    shape.graphs = kGraphs;
+    comm::SelfCommunicator world;
+    const TrialModel trial(world, shape);
+    EXPECT_EQ(trial.step.captured_passes() == nullptr, !reason.empty());
+  };
+  EXPECT_EQ(reason_for(graph_trial_shape(at::kFloat)), "");
+  expect_reason("dropout", [](TrialShape& shape) { shape.model.dropout = 0.1; });
+  expect_reason("dropout", [](TrialShape& shape) { shape.model.attention_dropout = 0.1; });
+  expect_reason("dropout", [](TrialShape& shape) {
+    shape.lora.rank = 2;
+    shape.lora.dropout = 0.1;
+  });
+  expect_reason("expert", [](TrialShape& shape) {
+    shape.model.moe.num_experts = 4;
+    shape.model.moe.moe_intermediate_size = 8;
+  });
+  expect_reason("fp8", [](TrialShape& shape) { shape.fp8 = model::Fp8Mode::tensorwise; });
+  expect_reason("mask", [](TrialShape& shape) { shape.model.attention_softcap = 10; });
+  expect_reason("mask", [](TrialShape& shape) { shape.path = ops::Path::plain; });
+  expect_reason("addresses", [](TrialShape& shape) { shape.parallel.reproducible = true; });
+  expect_reason("", [](TrialShape& shape) { shape.lora.rank = 2; });
+
+  TrialShape on_a_cpu = graph_trial_shape(at::kFloat);
+  for (const char* mode : {"auto", "true", "false"}) {
+    on_a_cpu.graphs = {.mode = mode};
+    comm::SelfCommunicator world;
+    const TrialModel trial(world, on_a_cpu);
+    EXPECT_EQ(trial.step.captured_passes(), nullptr) << mode;
+  }
+}
+
+TEST(ReasonsAgainstGraphs, ALossOverRowsWithTargetsIsNotCaptured) {
+  comm::SelfCommunicator world;
+  TrialModel trial(world, graph_trial_shape(at::kFloat));
+  const objective::CrossEntropy loss(trial.registry, trial.model.head_weight(), ops::Path::fast, {},
+                                     objective::LossRows::targets);
+  EXPECT_NE(reason_against_captured_passes(trial.model, loss, trial.mesh), "");
+}
+
+}  // namespace
+}  // namespace trireme::train
