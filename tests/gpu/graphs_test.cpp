@@ -1,4 +1,4 @@
-/// Compares decoding steps and micro-steps that are launched as CUDA graphs with steps without
+/// Compares decoding steps and micro-batches that are launched as CUDA graphs with steps without
 /// graphs, on a GPU.
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TrainedWeights train(const train::TrialShape& shape, int num_updates) {
   return result;
 }
 
-TEST(GpuGraphs, LaunchedMicroStepsTrainLikeMicroStepsWithoutGraphs) {
+TEST(GpuGraphs, LaunchedMicroBatchesTrainLikeMicroBatchesWithoutGraphs) {
   constexpr int kUpdates = 10;
   train::TrialShape shape;
   shape.model = model::model_preset("tiny");

@@ -52,7 +52,7 @@ def gpt2(part):
 
 
 def graphs(part):
-    """Trains a small model on packed documents with CUDA graphs of micro-steps and without, two
+    """Trains a small model on packed documents with CUDA graphs of micro-batches and without, two
     rounds of each. The losses must agree, and no graph may be given up."""
     sizes = {"model.hidden_size": 64, "model.num_layers": 2, "model.num_heads": 4, "model.num_kv_heads": 2} if part.small else {}
     values = {"model.preset": "minimind-3", **sizes, **common(part, inputs.SEQ_LEN, 2 if part.small else 4, 4)}

@@ -41,7 +41,7 @@ TABLE = [
     Row("dpo", "training on preference pairs", part_training.dpo, 90),
     Row("speed_minimind", "step time, MFU and memory of minimind-1024x16 beside PyTorch", part_speed.minimind, 180, least_s=20),
     Row("speed_gpt2", "step time, MFU and memory of a model of GPT-2's size beside PyTorch", part_speed.gpt2, 180, least_s=20),
-    Row("graphs", "losses and step time of micro-steps with CUDA graphs and without", part_speed.graphs, 120, least_s=20),
+    Row("graphs", "losses and step time of micro-batches with CUDA graphs and without", part_speed.graphs, 120, least_s=20),
     Row("fp8", "losses, step time and memory of fp8 beside bf16", part_fast.fp8, 150, least_s=20),
     Row("ladder", "step time with each fast path off in turn", part_fast.ladder, 90),
     Row("decode", "prefill and decoding of several batch sizes, with CUDA graphs and without", part_serving.decode, 120),

@@ -102,7 +102,7 @@ std::string describe_continuation(const Continuation& continuation) {
   for (const ChangedKey& change : changes) {
     if (!may_differ(change.key)) is_other_training = true;
     // Other keys of the layout change the order of sums, for example over buckets. A CUDA graph pads
-    // decoding steps, so products have other shapes. With graphs of micro-steps, attention pads the
+    // decoding steps, so products have other shapes. With graphs of micro-batches, attention pads the
     // documents, which changes the order of sums in its backward pass.
     const bool is_layout = change.key.starts_with("parallel.") && !keeps_bits(change.key);
     if (!is_layout && change.key != "rl.cuda_graph" && change.key != "train.cuda_graph") continue;

@@ -85,7 +85,7 @@ Comparison compare(const at::Tensor& expected_grads, const at::Tensor& differenc
   const auto check = [&](const char* what, double norm, double apart) {
     if (apart <= bound * norm) return;  // a NaN only in the graph is an error
     result.difference = formatted(
-        "the {} of a launched micro-step differ from the expected ones by {} of their norm; "
+        "the {} of a launched micro-batch differ from the expected ones by {} of their norm; "
         "rounding explains at most {}",
         what, number_text(apart / norm), number_text(bound));
   };
@@ -202,16 +202,21 @@ CapturedPasses::Captured* CapturedPasses::find(const PassesKey& key) {
 
 void CapturedPasses::run(const MicroBatchPasses& passes) {
   const at::NoGradGuard no_grad;
-  if (!may_launch(passes)) return passes.run();
+  if (!may_launch(passes)) return run_without_graph(passes);
   Captured* const captured = find(key_of(passes.batch));
   if (captured == nullptr) {
-    passes.run();
+    run_without_graph(passes);
     captured_.front()->set(passes.batch, passes.grad_scale);
   } else if (!captured->is_checked) {
     check(*captured, passes);
   } else {
     launch(*captured, passes);
   }
+}
+
+void CapturedPasses::run_without_graph(const MicroBatchPasses& passes) const {
+  pad(passes.batch);
+  passes.run();
 }
 
 void CapturedPasses::compute(Captured& captured) {
@@ -241,7 +246,7 @@ void CapturedPasses::capture(Captured& captured) {
   if (!device.is_cpu() && left_bytes < pool_bytes_) {
     fail(ErrorKind::resource,
          "graphs keep {} of device memory, and the {} that are left are too little for a "
-         "micro-step without a graph. A smaller train.micro_batch leaves more memory",
+         "micro-batch without a graph. A smaller train.micro_batch leaves more memory",
          format_bytes(pool_bytes_), format_bytes(left_bytes));
   }
 }
@@ -265,7 +270,7 @@ void CapturedPasses::check(Captured& captured, const MicroBatchPasses& passes) {
     expected = at::empty_like(grads);
     loss_before = passes.loss_sum.clone();
   });
-  passes.run();
+  run_without_graph(passes);
   bool is_conclusive = true;
   with_errors([&] {
     expected.copy_(grads);
@@ -301,7 +306,7 @@ void CapturedPasses::launch(Captured& captured, const MicroBatchPasses& passes) 
 void CapturedPasses::turn_off(const std::string& why) {
   failure_ = why;
   captured_.clear();
-  log::warn(formatted("CUDA graphs of micro-steps are off, and training continues: {}", why));
+  log::warn(formatted("CUDA graphs of micro-batches are off, and training continues: {}", why));
 }
 
 std::unique_ptr<CapturedPasses> make_captured_passes(const GraphUse& use, model::Transformer& model,
@@ -323,7 +328,7 @@ std::unique_ptr<CapturedPasses> make_captured_passes(const GraphUse& use, model:
   }
   if (reason.empty()) return std::make_unique<CapturedPasses>(model, objective, mesh);
   const bool reports = mesh.world().rank() == 0;
-  const std::string text = cat("micro-steps run without CUDA graphs: ", reason);
+  const std::string text = cat("micro-batches run without CUDA graphs: ", reason);
   if (reports && use.mode == "true") log::warn(text);
   if (reports && use.mode == "auto" && device.is_cuda()) log::info(text);
   return nullptr;

@@ -71,7 +71,7 @@ class CapturedPasses {
   CapturedPasses(const CapturedPasses&) = delete;
   CapturedPasses& operator=(const CapturedPasses&) = delete;
 
-  /// Pads the documents of a micro-batch. Call it before the passes of every micro-batch.
+  /// Pads the documents of a micro-batch. Call it before passes that run() does not run.
   void pad(const parallel::Microbatch& batch) const;
 
   /// Runs the passes of a micro-batch in one of the two ways: adds its loss to loss_sum, adds its
@@ -99,6 +99,7 @@ class CapturedPasses {
   /// Runs the passes of a micro-batch without a graph, then captures and checks the graph.
   void check(Captured& captured, const MicroBatchPasses& passes);
   void launch(Captured& captured, const MicroBatchPasses& passes);
+  void run_without_graph(const MicroBatchPasses& passes) const;
   void turn_off(const std::string& why);
 
   model::Transformer& model_;

@@ -66,9 +66,9 @@ bool StageExecutor::run(const pipeline::Schedule& schedule,
   const bool alone = schedule.placement.ranks == 1;
   if (!alone && hooks.cancel_before(0, num_micro_batches)) return false;
   begin(schedule, micro_batches);
-  if (captured_ != nullptr)
-    for (const parallel::Microbatch& batch : micro_batches) captured_->pad(batch);
   const bool may_launch = captured_ != nullptr && !hooks.action_took && !activations.is_on();
+  if (captured_ != nullptr && !may_launch)
+    for (const parallel::Microbatch& batch : micro_batches) captured_->pad(batch);
   for (std::size_t i = 0; i < list.size(); ++i) {
     const pipeline::StageAction& pass = list[i];
     if (alone && pass.kind == pipeline::ActionKind::forward &&

@@ -163,7 +163,7 @@ TEST(CapturedPasses, DataRanksRunTheLastMicroBatchWithoutAGraph) {
 
     for (std::size_t rank : {0, 1})
       expect_equal(graphs.at(rank), expected.at(rank), formatted("zero {}, rank {}", zero, rank));
-    // Of four micro-batches of a rank, the last completes the gradients. With ZeRO-1, the first one
+    // The last of four micro-batches of a rank completes the gradients. With ZeRO-1, the first one
     // gathers the weights.
     const int per_update = zero == 0 ? 3 : 2;
     EXPECT_EQ(graphs[0].num_launches, updates.num * per_update - 2) << zero;
@@ -241,7 +241,7 @@ TEST(CapturedPasses, AGraphWithOldInputsIsFoundAndNotUsed) {
       {first_targets, "differ from the expected ones"},
       {host_scale, "differ from the expected ones"},
       {throws, "cannot be captured"},
-      {no_loss, "the losses of a launched micro-step"}};
+      {no_loss, "the losses of a launched micro-batch"}};
   for (const auto& [fault, reason] : faults) {
     FaultyTrial expected(fault, {});
     FaultyTrial graphs(fault, kGraphs);

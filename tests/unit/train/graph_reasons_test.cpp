@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "comm/self/self_communicator.hpp"
+#include "train/start/run_keys.hpp"
+#include "train/state/continuation.hpp"
+#include "train/state/resume.hpp"
 #include "train/step/captured_passes.hpp"
 #include "unit/train/captured_trial.hpp"
 
@@ -57,6 +60,41 @@ TEST(ReasonsAgainstGraphs, ALossOverRowsWithTargetsIsNotCaptured) {
   const objective::CrossEntropy loss(trial.registry, trial.model.head_weight(), ops::Path::fast, {},
                                      objective::LossRows::targets);
   EXPECT_NE(reason_against_captured_passes(trial.model, loss, trial.mesh), "");
+}
+
+TEST(GraphKey, TakesAutoTrueAndFalse) {
+  RunConfig config;
+  const auto finds_problem = [&config] {
+    Problems problems;
+    check(config, problems);
+    try {
+      problems.throw_if_any();
+    } catch (const Error& error) {
+      return std::string(error.what()).find("train.cuda_graph = yes") != std::string::npos;
+    }
+    return false;
+  };
+  for (const char* mode : {"auto", "true", "false"}) {
+    config.train.cuda_graph = mode;
+    EXPECT_FALSE(finds_problem()) << mode;
+  }
+  config.train.cuda_graph = "yes";
+  EXPECT_TRUE(finds_problem());
+}
+
+TEST(GraphKey, AResumedRunMayChangeItAndContinuesWithinRounding) {
+  RunConfig config;
+  const std::unique_ptr<config::ConfigSet> keys = make_run_keys(config);
+  const Fingerprint fingerprint{{"binary", "aa"}};
+  RunValues values;
+  values.config = config_texts(*keys);
+  values.fingerprint = fingerprint;
+
+  config.train.cuda_graph = "false";
+
+  EXPECT_EQ(describe_continuation({values, config, *keys, fingerprint, "", 0}),
+            "the state is exact, losses continue within rounding: changed train.cuda_graph false "
+            "(was auto)");
 }
 
 }  // namespace

@@ -26,9 +26,13 @@ struct Case {
   bool loss_scaling = false;
   double dropout = 0;
   std::string recompute = "none";
+  bool graphs = false;
 };
 
-/// Values of the second step.
+/// With graphs, the first two updates run without one.
+constexpr int kFirstLaunched = 3;
+
+/// Values of the second step; with graphs, of the first step that is launched.
 struct Result {
   std::vector<std::string> waits;
   int uploads = 0;
@@ -56,9 +60,19 @@ Result second_step(const Case& c, at::Device device, std::int64_t num_layers, in
       c.sparse_targets ? objective::LossRows::targets : objective::LossRows::all);
   optim::LossScaler scaler(c.loss_scaling);
   Measures measures;
-  train::Step step({trial.model, loss, *trial.optimizer, scaler, trial.mesh, measures}, 1);
+  train::Step step({trial.model,
+                    loss,
+                    *trial.optimizer,
+                    scaler,
+                    trial.mesh,
+                    measures,
+                    nullptr,
+                    0,
+                    false,
+                    {.mode = c.graphs ? "true" : "false", .on_cpu = true}},
+                   1);
   Result result;
-  for (int update = 1; update <= 2; ++update) {
+  for (int update = 1; update <= (c.graphs ? kFirstLaunched : 2); ++update) {
     std::vector<data::Batch> batches;
     std::int64_t terms = 0;
     for (int i = 0; i < micro_batches; ++i) {
@@ -74,6 +88,9 @@ Result second_step(const Case& c, at::Device device, std::int64_t num_layers, in
     EXPECT_FALSE(out.skipped);
     result = {record.waits(), record.uploads(), record.copies_beside(),
               out.loss_sum / static_cast<double>(terms)};
+    if (c.graphs && update == kFirstLaunched) {
+      EXPECT_EQ(step.captured_passes()->num_launches(), micro_batches) << c.name;
+    }
   }
   return result;
 }
@@ -105,6 +122,22 @@ TEST(HostWaits, AStepOfPackedDocumentsWaitsOnlyForItsNorm) {
     EXPECT_GE(small.copies_beside, 5)
         << c.name << ": tokens, targets, their index, positions, samples";
     EXPECT_EQ(large.copies_beside, 2 * small.copies_beside) << c.name;
+  }
+}
+
+/// A graph repeats its copies from the host with the values of the capture. So the captured
+/// passes must not copy from the host. The device of the test uploads one mask of attention, which a
+/// GPU does not have; the other upload has the offsets of the documents, outside the graph.
+TEST(HostWaits, ALaunchedMicroBatchReadsOnlyItsInputsFromTheHost) {
+  for (Case c : cases()) {
+    if (c.experts || c.sparse_targets || c.dropout > 0) continue;  // they have no graphs
+    c.graphs = true;
+    for (const std::int64_t layers : {2, 3}) {
+      const Result launched = second_step(c, strict_device(), layers, 1);
+
+      EXPECT_EQ(launched.waits, std::vector<std::string>{kNorm}) << c.name;
+      EXPECT_EQ(launched.uploads - launched.copies_beside, 2) << c.name << ", layers " << layers;
+    }
   }
 }
 

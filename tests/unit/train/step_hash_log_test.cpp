@@ -320,13 +320,6 @@ TEST_F(ContinuationTest, AnotherOrderOfSumsIsWithinRounding) {
   expect({"does not say", "from step 4 on"});
 }
 
-TEST_F(ContinuationTest, OtherGraphsOfMicroStepsAreWithinRounding) {
-  config_.train.cuda_graph = "false";
-  EXPECT_EQ(describe(),
-            "the state is exact, losses continue within rounding: changed train.cuda_graph false "
-            "(was auto)");
-}
-
 TEST_F(ContinuationTest, OtherGathersAndCheckpointingAreExact) {
   config_.parallel.recompute = "full";
   config_.parallel.zero_prefetch = 3;
