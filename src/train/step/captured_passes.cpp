@@ -130,6 +130,8 @@ struct CapturedPasses::Captured {
     if (key.has_weights)
       inputs.target_weights = at::zeros({key.rows, key.length}, options.dtype(at::kFloat));
     inputs.grad_scale = at::zeros({}, options.dtype(at::kDouble));
+    // A graph cannot check targets. launch() does it.
+    inputs.target_tokens = std::make_shared<const parallel::TargetTokens>();
     inputs.training = true;
     loss = at::zeros_like(inputs.grad_scale);
   }
@@ -143,11 +145,9 @@ struct CapturedPasses::Captured {
     inputs.grad_scale.fill_(grad_scale);
     calls->set(batch.bounds);
     // Only the capture and a launch on a CPU read these values.
-    inputs.target_tokens = batch.target_tokens;
     inputs.bounds = batch.bounds;
     inputs.attention = ops::make_attention_memo();
     inputs.attention->fix(calls);
-    inputs.step = batch.step;
   }
 
   PassesKey key;
@@ -236,6 +236,7 @@ void CapturedPasses::compute(Captured& captured) {
 
 void CapturedPasses::capture(Captured& captured) {
   const at::Device device = model_.registry().device();
+  compute(captured);  // loads the kernels that only these passes have
   // The activations of the passes without a graph are free now. The graph needs as much memory.
   device::release_cached_memory(device);
   const auto free_bytes = [&] { return device::device_memory(device).available; };
@@ -276,7 +277,10 @@ void CapturedPasses::check(Captured& captured, const MicroBatchPasses& passes) {
     expected.copy_(grads);
     is_saved = true;
     increment.neg_().add_(expected);
-    if (!captured.work) capture(captured);
+    if (!captured.work) {
+      capture(captured);
+      grads.copy_(expected);
+    }
     captured.set(passes.batch, kCheckFactor * passes.grad_scale);
     captured.work->launch();
     grads.sub_(expected).mul_(1 / kCheckFactor).sub_(increment);

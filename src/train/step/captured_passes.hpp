@@ -95,6 +95,7 @@ class CapturedPasses {
   Captured* find(const PassesKey& key);
   /// Runs the passes with the inputs of the record. Gradients are added, but not counted.
   void compute(Captured& captured);
+  /// Captures the passes. The gradients change.
   void capture(Captured& captured);
   /// Runs the passes of a micro-batch without a graph, then captures and checks the graph.
   void check(Captured& captured, const MicroBatchPasses& passes);
