@@ -45,9 +45,11 @@ bool any_shape(const at::Tensor& /*q*/, const AttentionSetup& /*setup*/) {
 }
 
 /// The first row that fits is used; if none fits, the plain path.
-constexpr std::array<AttentionRow, 5> kAttention{{
+constexpr std::array<AttentionRow, 7> kAttention{{
     {at::kCPU, at::kBFloat16, tiles_apply, tiles_forward, tiles_backward},
+    {at::kCPU, at::kBFloat16, fp32_tiles_apply, fp32_tiles_forward, fp32_tiles_backward},
     {at::kCPU, at::kBFloat16, any_shape, aten_forward, aten_backward},
+    {at::kCPU, at::kFloat, fp32_tiles_apply, fp32_tiles_forward, fp32_tiles_backward},
     {at::kCPU, at::kFloat, any_shape, aten_forward, aten_backward},
     {at::kCUDA, at::kBFloat16, flash_applies, flash_forward, flash_backward},
     {at::kCUDA, at::kHalf, flash_applies, flash_forward, flash_backward},

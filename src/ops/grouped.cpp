@@ -46,7 +46,8 @@ bool has_grouped_kernel(const at::Tensor& a, const at::Tensor& b, Path path) {
 /// bf16 on some CPUs, generates code for every number of rows (0.4 ms), and the number differs in
 /// every step, so it is rounded up.
 std::int64_t rows_taken(const at::Tensor& rows, std::int64_t count) {
-  if (!rows.is_cpu() || rows.element_size() != 2 || widens_products(rows) || has_pair_matmul(rows))
+  if (!rows.is_cpu() || rows.element_size() != 2 || widens_products(rows) ||
+      has_packed_matmul(rows))
     return count;
   const std::int64_t step = count <= 128 ? 32 : 64;
   return (count + step - 1) / step * step;

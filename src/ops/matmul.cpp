@@ -8,24 +8,25 @@
 #include <new>
 
 #include "ops/cpu_rows.hpp"
+#include "ops/product.hpp"
 
 namespace trireme::ops {
 namespace {
 
 constexpr std::int64_t kColumns = kernels::kPanelColumns;
-constexpr std::int64_t kTile = kernels::kPairTileRows;
+constexpr std::int64_t kTile = kernels::kPanelTileRows;
 
-/// Largest number of rows of b (k) for one pass over out, if out is fp32.
-constexpr std::int64_t kBlockWidth = 2048;
+/// Largest number of words of k for one pass over out, if out is fp32.
+constexpr std::int64_t kBlockWords = 1024;
 /// Wider products with bf16 results have their sums in a temporary fp32 matrix.
-constexpr std::int64_t kLargestWidth = 8192;
+constexpr std::int64_t kMostWords = 4096;
 /// The part of b that is packed at a time, for each of at most 8 threads. a is read again for each
 /// part, and packed again if it is transposed, so the part is then larger (2 MB, else 512 KB).
-constexpr std::int64_t kPackedElements = std::int64_t{256} << 10;
-constexpr std::int64_t kPackedElementsTransposed = std::int64_t{1} << 20;
+constexpr std::int64_t kPackedWords = std::int64_t{128} << 10;
+constexpr std::int64_t kPackedWordsTransposed = std::int64_t{512} << 10;
 constexpr std::int64_t kLeastColumns = 256;
 /// Largest part of a that a thread multiplies at a time, 768 KB: most of the second-level cache.
-constexpr std::int64_t kBlockElements = std::int64_t{384} << 10;
+constexpr std::int64_t kPartWords = std::int64_t{192} << 10;
 constexpr std::int64_t kMostBlockTiles = 12;
 constexpr std::int64_t kGroupTiles = 4;  // the kernel packs four tiles at a time
 /// The kernel computes whole panels of 32 columns. Measured on AMD family 26, one thread, with
@@ -35,6 +36,21 @@ constexpr std::int64_t kFewestColumns = 16;
 
 constexpr std::int64_t divided_up(std::int64_t x, std::int64_t y) {
   return (x + y - 1) / y;
+}
+
+using kernels::PanelWords;
+
+PanelWords words_of(const at::Tensor& x) {
+  return x.scalar_type() == at::kFloat ? PanelWords::f32 : PanelWords::pairs;
+}
+
+/// Returns the numbers in one word.
+std::int64_t numbers_in(PanelWords words) {
+  return words == PanelWords::pairs ? 2 : 1;
+}
+
+std::int64_t words_in(PanelWords words, std::int64_t width) {
+  return divided_up(width, numbers_in(words));
 }
 
 /// Memory of one thread, which stays allocated: new pages for each product would cost more time
@@ -63,12 +79,12 @@ class Scratch {
 
 /// A matrix with one dimension without gaps.
 struct Matrix {
-  const std::uint16_t* data;
+  const at::Tensor& x;
   std::int64_t stride;
   bool transposed;
 
-  [[nodiscard]] const std::uint16_t* at(std::int64_t row, std::int64_t column) const {
-    return transposed ? data + column * stride + row : data + row * stride + column;
+  [[nodiscard]] const void* at(std::int64_t row, std::int64_t column) const {
+    return element_at(x, transposed ? column * stride + row : row * stride + column);
   }
 };
 
@@ -80,8 +96,7 @@ bool has_unit_stride(const at::Tensor& x, std::int64_t dim) {
 Matrix matrix_of(const at::Tensor& x, at::Tensor& kept) {
   kept = has_unit_stride(x, 1) || has_unit_stride(x, 0) ? x : x.contiguous();
   const bool transposed = !has_unit_stride(kept, 1);
-  return {static_cast<const std::uint16_t*>(kept.const_data_ptr()), kept.stride(transposed ? 1 : 0),
-          transposed};
+  return {kept, kept.stride(transposed ? 1 : 0), transposed};
 }
 
 struct Range {
@@ -91,6 +106,7 @@ struct Range {
 
 /// A product with columns of b that are packed together, and one range of k.
 struct Pass {
+  PanelWords words;
   Matrix a;
   Matrix b;
   std::int64_t rows;
@@ -100,6 +116,8 @@ struct Pass {
   std::int64_t panel_stride;
   const at::Tensor& out;
   bool add;
+
+  [[nodiscard]] std::int64_t words_wide() const { return words_in(words, width.count); }
 };
 
 void pack(const Pass& pass) {
@@ -107,14 +125,14 @@ void pack(const Pass& pass) {
   const std::int64_t panels = divided_up(pass.columns.count, kColumns);
   at::parallel_for(0, panels, kLeastPanels, [&](std::int64_t first, std::int64_t last) {
     const std::int64_t column = first * kColumns;
-    kernels::table().pack_pair_panels(
-        {.b = pass.b.at(pass.width.first, pass.columns.first + column),
-         .b_stride = pass.b.stride,
-         .b_transposed = pass.b.transposed,
-         .width = pass.width.count,
-         .columns = std::min(last * kColumns, pass.columns.count) - column,
-         .panels = pass.panels + first * pass.panel_stride,
-         .panel_stride = pass.panel_stride});
+    kernels::table().pack_panels({.words = pass.words,
+                                  .b = pass.b.at(pass.width.first, pass.columns.first + column),
+                                  .b_stride = pass.b.stride,
+                                  .b_transposed = pass.b.transposed,
+                                  .width = pass.width.count,
+                                  .columns = std::min(last * kColumns, pass.columns.count) - column,
+                                  .panels = pass.panels + first * pass.panel_stride,
+                                  .panel_stride = pass.panel_stride});
   });
 }
 
@@ -135,11 +153,11 @@ struct Grid {
 /// Multiplies `rows`, of which there may be more than the product has, for one part of the columns.
 void multiply_block(const Pass& pass, Range rows, std::int64_t next_rows, Range columns) {
   thread_local Scratch scratch;
-  const std::int64_t words = rows.count * (divided_up(pass.width.count, 2) + 16);
+  constexpr std::int64_t kPad = 32;
   const std::int64_t count = std::min(rows.count, pass.rows - rows.first);
-  const bool copies = pass.a.transposed || pass.width.count % 2 != 0;
-  kernels::table().pair_products(
-      {.a = pass.a.at(rows.first, pass.width.first),
+  kernels::table().panel_products(
+      {.words = pass.words,
+       .a = pass.a.at(rows.first, pass.width.first),
        .a_stride = pass.a.stride,
        .a_transposed = pass.a.transposed,
        .panels = pass.panels + columns.first / kColumns * pass.panel_stride,
@@ -153,14 +171,14 @@ void multiply_block(const Pass& pass, Range rows, std::int64_t next_rows, Range 
        .columns = std::min(columns.count, pass.columns.count - columns.first),
        .width = pass.width.count,
        .next_rows = std::clamp<std::int64_t>(pass.rows - rows.first - count, 0, next_rows),
-       .scratch = copies ? scratch.words(words) : nullptr});
+       .scratch = scratch.words(rows.count * (pass.words_wide() + kPad))});
 }
 
 void run(const Pass& pass) {
   pack(pass);
   const Grid grid(pass);
   const std::int64_t most_tiles =
-      std::clamp(kBlockElements / pass.width.count / kTile, kGroupTiles, kMostBlockTiles);
+      std::clamp(kPartWords / pass.words_wide() / kTile, kGroupTiles, kMostBlockTiles);
   at::parallel_for(0, grid.tiles * grid.parts, 1, [&](std::int64_t first, std::int64_t last) {
     while (first < last) {
       const std::int64_t tile = first % grid.tiles;
@@ -175,47 +193,55 @@ void run(const Pass& pass) {
 }
 
 /// Returns true if the kernel cannot write its results to out directly.
-bool needs_sums(const at::Tensor& out, std::int64_t width) {
+bool needs_sums(const at::Tensor& out, std::int64_t words) {
   if (!cpu_accepts(out) || !has_unit_stride(out, 1)) return true;
-  return out.scalar_type() == at::kBFloat16 && width > kLargestWidth;
+  return out.scalar_type() == at::kBFloat16 && words > kMostWords;
+}
+
+/// Returns true if the kernels are faster than LibTorch for x's dtype. LibTorch multiplies fp32 with
+/// MKL, which uses AVX-512 on Intel only.
+bool are_faster(const at::Tensor& x) {
+  return words_of(x) == PanelWords::f32 ? !kernels::is_intel() : kernels::table().multiplies_pairs;
 }
 
 }  // namespace
 
-bool has_pair_matmul(const at::Tensor& x) {
-  return x.is_cpu() && x.scalar_type() == at::kBFloat16 &&
-         kernels::table().pair_products != nullptr;
+bool has_packed_matmul(const at::Tensor& x) {
+  return kernels::table().panel_products != nullptr && cpu_accepts(x) && are_faster(x);
 }
 
-bool takes_pair_matmul(const at::Tensor& a, const at::Tensor& b) {
-  if (!has_pair_matmul(a) || !has_pair_matmul(b)) return false;
-  return a.numel() > 0 && b.numel() > 0 && b.size(1) >= kFewestColumns;
+bool takes_packed_matmul(const at::Tensor& a, const at::Tensor& b) {
+  if (a.scalar_type() != b.scalar_type() || !has_packed_matmul(a)) return false;
+  return b.is_cpu() && a.numel() > 0 && b.numel() > 0 && b.size(1) >= kFewestColumns;
 }
 
-void pair_matmul(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out, bool add) {
+void packed_matmul(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out, bool add) {
   const at::NoGradGuard no_grad;
+  const PanelWords words = words_of(a);
   const std::int64_t width = a.size(1);
-  if (needs_sums(out, width)) {
+  if (needs_sums(out, words_in(words, width))) {
     const at::Tensor sums = at::empty(out.sizes(), out.options().dtype(at::kFloat));
-    pair_matmul(a, b, sums, /*add=*/false);
+    packed_matmul(a, b, sums, /*add=*/false);
     add ? out.add_(sums) : out.copy_(sums);
     return;
   }
   thread_local Scratch scratch;
-  const std::int64_t block = out.scalar_type() == at::kFloat ? std::min(width, kBlockWidth) : width;
-  const std::int64_t panel_stride = (divided_up(block, 2) + 1) * kColumns;
+  const bool in_blocks = out.scalar_type() == at::kFloat;
+  const std::int64_t block = in_blocks ? std::min(width, kBlockWords * numbers_in(words)) : width;
+  const std::int64_t panel_stride = (words_in(words, block) + 1) * kColumns;
   at::Tensor kept_a;
   at::Tensor kept_b;
   const Matrix left = matrix_of(a, kept_a);
   const Matrix right = matrix_of(b, kept_b);
-  const std::int64_t packed = left.transposed ? kPackedElementsTransposed : kPackedElements;
-  const std::int64_t most_columns =
-      std::max(packed / block, kLeastColumns) * std::min<std::int64_t>(at::get_num_threads(), 8);
+  const std::int64_t packed = left.transposed ? kPackedWordsTransposed : kPackedWords;
+  const std::int64_t most_columns = std::max(packed / words_in(words, block), kLeastColumns) *
+                                    std::min<std::int64_t>(at::get_num_threads(), 8);
   const std::int64_t columns = divided_up(std::min(b.size(1), most_columns), kColumns) * kColumns;
   std::uint32_t* const panels = scratch.words(columns / kColumns * panel_stride);
   for (std::int64_t n = 0; n < b.size(1); n += columns) {
     for (std::int64_t k = 0; k < width; k += block) {
-      run({left,
+      run({words,
+           left,
            right,
            a.size(0),
            {n, std::min(columns, b.size(1) - n)},

@@ -57,19 +57,18 @@ bool widens_products(const at::Tensor& x) {
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
   const ProductMark mark(StepWork::matmul_forward, flops_of(a, b));
-  if (widens_products(a)) return widened::product(a, b);
-  if (!takes_pair_matmul(a, b)) return a.matmul(b);
+  if (!takes_packed_matmul(a, b)) return widens_products(a) ? widened::product(a, b) : a.matmul(b);
   const at::Tensor out = at::empty(product_sizes(a, b), a.options());
-  pair_matmul(a.reshape({-1, a.size(-1)}), b, out.view({-1, b.size(1)}), /*add=*/false);
+  packed_matmul(a.reshape({-1, a.size(-1)}), b, out.view({-1, b.size(1)}), /*add=*/false);
   return out;
 }
 
 void put_product(const at::Tensor& a, const at::Tensor& b, at::Tensor out) {
   const ProductMark mark(StepWork::matmul_forward, flops_of(a, b));
-  if (widens_products(a)) {
+  if (takes_packed_matmul(a, b)) {
+    packed_matmul(a, b, out, /*add=*/false);
+  } else if (widens_products(a)) {
     widened::put_product(a, b, std::move(out));
-  } else if (takes_pair_matmul(a, b)) {
-    pair_matmul(a, b, out, /*add=*/false);
   } else {
     at::mm_out(out, a, b);
   }
@@ -77,10 +76,10 @@ void put_product(const at::Tensor& a, const at::Tensor& b, at::Tensor out) {
 
 void add_product(const at::Tensor& a, const at::Tensor& b, at::Tensor sum) {
   const ProductMark mark(StepWork::matmul_forward, flops_of(a, b));
-  if (widens_products(a)) {
+  if (takes_packed_matmul(a, b)) {
+    packed_matmul(a, b, sum, /*add=*/true);
+  } else if (widens_products(a)) {
     widened::add_product(a, b, std::move(sum));
-  } else if (takes_pair_matmul(a, b)) {
-    pair_matmul(a, b, sum, /*add=*/true);
   } else {
     sum.addmm_(a, b);
   }
@@ -88,20 +87,19 @@ void add_product(const at::Tensor& a, const at::Tensor& b, at::Tensor sum) {
 
 at::Tensor outer_product(const at::Tensor& a, const at::Tensor& b) {
   const ProductMark mark(StepWork::matmul_dw, flops_of(a, b));
-  if (widens_products(a)) return widened::outer_product(a, b);
   if (a.is_cuda() && a.element_size() == 2) return at::mm(a.t(), b, at::kFloat);
-  if (takes_pair_matmul(a.t(), b)) {
+  if (takes_packed_matmul(a.t(), b)) {
     const at::Tensor out = at::empty({a.size(1), b.size(1)}, a.options().dtype(at::kFloat));
-    pair_matmul(a.t(), b, out, /*add=*/false);
+    packed_matmul(a.t(), b, out, /*add=*/false);
     return out;
   }
-  return a.t().mm(b);
+  return widens_products(a) ? widened::outer_product(a, b) : a.t().mm(b);
 }
 
 void add_outer_product(const at::Tensor& a, const at::Tensor& b, at::Tensor sum) {
-  if (!widens_products(a) && takes_pair_matmul(a.t(), b)) {
+  if (takes_packed_matmul(a.t(), b)) {
     const ProductMark mark(StepWork::matmul_dw, flops_of(a, b));
-    pair_matmul(a.t(), b, sum, /*add=*/true);
+    packed_matmul(a.t(), b, sum, /*add=*/true);
   } else {
     sum.add_(outer_product(a, b));
   }

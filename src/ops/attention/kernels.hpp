@@ -33,6 +33,14 @@ bool tiles_apply(const at::Tensor& q, const AttentionSetup& setup);
 AttentionForward tiles_forward;
 AttentionBackward tiles_backward;
 
+/// Returns true if oneDNN has small matmuls in fp32 for this CPU, q is fp32 or its products are
+/// widened to fp32, and the shapes fit as for tiles_apply(), with D a multiple of 16.
+bool fp32_tiles_apply(const at::Tensor& q, const AttentionSetup& setup);
+
+/// Computes the same tiles in fp32. Inputs in bf16 are widened when a tile is loaded.
+AttentionForward fp32_tiles_forward;
+AttentionBackward fp32_tiles_backward;
+
 /// Returns true on compute capability 8.0 and later, if D is a multiple of 8 and at most 256.
 bool flash_applies(const at::Tensor& q, const AttentionSetup& setup);
 

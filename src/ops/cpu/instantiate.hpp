@@ -3,7 +3,7 @@
 #include "ops/cpu/int8_linear.hpp"
 #include "ops/cpu/linear.hpp"
 #include "ops/cpu/paged.hpp"
-#include "ops/cpu/pair_products.hpp"
+#include "ops/cpu/panel_products.hpp"
 #include "ops/cpu/rows.hpp"
 #include "ops/cpu/scores.hpp"
 
@@ -105,11 +105,32 @@ TRIREME_BY_ELEMENT(paged_store, PagedStore)
 }  // namespace
 
 extern const Table TRIREME_KERNEL_TABLE;
-const Table TRIREME_KERNEL_TABLE = {
-    TRIREME_KERNEL_NAME,   rms_forward,      rms_backward,  gated_forward,   gated_backward,
-    heads_forward,         heads_backward,   cross_entropy, dropout,         softmax_tile,
-    softmax_tile_backward, pack_pairs,       transpose,     round_rows,      row_products,
-    linear_rows,           int8_linear_rows, spread_rows,   kPackPairPanels, kPairProducts,
-    paged_attention,       paged_store,      multiply_adds};
+const Table TRIREME_KERNEL_TABLE = {TRIREME_KERNEL_NAME,
+                                    rms_forward,
+                                    rms_backward,
+                                    gated_forward,
+                                    gated_backward,
+                                    heads_forward,
+                                    heads_backward,
+                                    cross_entropy,
+                                    dropout,
+                                    softmax_tile<std::uint16_t>,
+                                    softmax_tile<float>,
+                                    softmax_tile_backward<std::uint16_t>,
+                                    softmax_tile_backward<float>,
+                                    pack_pairs,
+                                    transpose,
+                                    round_rows,
+                                    row_products<std::uint16_t>,
+                                    row_products<float>,
+                                    linear_rows,
+                                    int8_linear_rows,
+                                    spread_rows,
+                                    kPackPanels,
+                                    kPanelProducts,
+                                    kMultipliesPairs,
+                                    paged_attention,
+                                    paged_store,
+                                    multiply_adds};
 
 }  // namespace trireme::ops::kernels

@@ -114,11 +114,11 @@ struct Dropout {
 
 /// One tile of scores, keys down, queries across: statistics of queries lie along vector lanes.
 struct ScoreTile {
-  std::int64_t keys;     // rows, even
-  std::int64_t queries;  // columns, a multiple of 16
-  KeyInterval seen;      // rows that query column 0 sees; may exceed the tile
-  bool begin_moves;      // column j sees rows from seen.begin + j
-  bool end_moves;        // column j sees rows up to seen.end + j
+  std::int64_t keys;               // rows, even
+  std::int64_t queries;            // columns, a multiple of 16
+  std::int32_t first;              // key of row 0
+  const std::int32_t* seen_begin;  // [queries]: each one sees the keys [begin, end), which may
+  const std::int32_t* seen_end;    // exceed the tile
   float scale;
 };
 
@@ -210,25 +210,30 @@ struct PagedStore {
   std::int64_t width;
 };
 
-/// Columns of B in one panel, and rows of A in one tile, of products of pairs.
+/// Columns of B in one panel, and rows of A in one tile, of products of large matrices.
 inline constexpr std::int64_t kPanelColumns = 32;
-inline constexpr std::int64_t kPairTileRows = 12;
+inline constexpr std::int64_t kPanelTileRows = 12;
 
-/// Packs bf16 columns of B [width, columns] to panels of 32 columns: words [pairs of k, 32], even k
-/// low, with zeros where a panel ends beyond B.
-struct PairPanels {
-  const std::uint16_t* b;
+/// The 32-bit words that these products multiply: fp32, or pairs of bf16 along k (even k low).
+enum class PanelWords : std::uint8_t { f32, pairs };
+
+/// Packs columns of B [width, columns] to panels of 32 columns: words [k, 32], with zeros where a
+/// panel ends beyond B.
+struct Panels {
+  PanelWords words;
+  const void* b;
   std::int64_t b_stride;
   bool b_transposed;  // element (k, n) is at n * stride + k, else at k * stride + n
   std::int64_t width;
   std::int64_t columns;
   std::uint32_t* panels;
-  std::int64_t panel_stride;  // words, at least ceil(width / 2) * 32
+  std::int64_t panel_stride;  // words, at least 32 for each word of k
 };
 
 /// C [rows, columns] = A B, or C += A B, with sums in fp32 and B in panels.
-struct PairProduct {
-  const std::uint16_t* a;
+struct PanelProduct {
+  PanelWords words;
+  const void* a;
   std::int64_t a_stride;
   bool a_transposed;  // element (m, k) is at k * stride + m, else at m * stride + k
   const std::uint32_t* panels;
@@ -241,8 +246,7 @@ struct PairProduct {
   std::int64_t columns;
   std::int64_t width;
   std::int64_t next_rows;  // rows of a transposed A that the next call reads after these
-  /// Used if A is transposed or its width is odd: ceil(width / 2) + 16 words for each row, with the
-  /// number of rows rounded up to whole tiles.
+  /// For each row, 32 words more than a row has, with the number of rows rounded up to whole tiles.
   std::uint32_t* scratch;
 };
 
@@ -260,11 +264,20 @@ struct Table {
   /// weights of `scores` in pairs of rows (VNNI), rescales `out` [width, queries], the sums so far.
   void (*softmax_tile)(const ScoreTile&, const float* scores, float* maximum, float* total,
                        std::uint16_t* weights_pairs, float* out, std::int64_t width);
+  /// Like softmax_tile, with weights in rows of fp32, which may be `scores`.
+  void (*softmax_tile_f32)(const ScoreTile&, const float* scores, float* maximum, float* total,
+                           float* weights, float* out, std::int64_t width);
   /// weights = exp(scores - lse); grad_scores = weights * (grad_weights - along) * scale; both as
   /// row-major bf16, and grad_scores also in pairs of rows.
   void (*softmax_tile_backward)(const ScoreTile&, const float* scores, const float* grad_weights,
                                 const float* lse, const float* along, std::uint16_t* weights,
                                 std::uint16_t* grad_scores, std::uint16_t* grad_scores_pairs);
+  /// Like softmax_tile_backward in fp32, without pairs (null). weights may be `scores`, and
+  /// grad_scores may be `grad_weights`.
+  void (*softmax_tile_backward_f32)(const ScoreTile&, const float* scores,
+                                    const float* grad_weights, const float* lse, const float* along,
+                                    float* weights, float* grad_scores,
+                                    std::uint16_t* grad_scores_pairs);
   /// Packs pairs of bf16 rows (num_rows even) into 32-bit words, even row low; width % 16 = 0.
   void (*pack_pairs)(const std::uint16_t* rows, std::int64_t stride, std::int64_t num_rows,
                      std::int64_t width, std::uint32_t* pairs);
@@ -278,13 +291,17 @@ struct Table {
   void (*row_products)(const std::uint16_t* a, std::int64_t a_stride, const std::uint16_t* b,
                        std::int64_t b_stride, float* products, std::int64_t rows,
                        std::int64_t width);
+  void (*row_products_f32)(const float* a, std::int64_t a_stride, const float* b,
+                           std::int64_t b_stride, float* products, std::int64_t rows,
+                           std::int64_t width);
   void (*linear_rows)(const LinearRows&);
   /// Like linear_rows, with W in int8 (`element` is f32, the layout of x) and `scales`.
   void (*int8_linear_rows)(const LinearRows&);
   void (*spread_rows)(const SpreadRows&);
-  /// Products of large matrices; null without an instruction for pairs of bf16.
-  void (*pack_pair_panels)(const PairPanels&);
-  void (*pair_products)(const PairProduct&);
+  /// Products of large matrices; null without AVX-512.
+  void (*pack_panels)(const Panels&);
+  void (*panel_products)(const PanelProduct&);
+  bool multiplies_pairs;  // pack_panels and panel_products accept PanelWords::pairs
   void (*paged_attention)(const PagedAttention&);
   void (*paged_store)(const PagedStore&);
   /// Runs `rounds` times a fixed number of multiply-adds between registers. Returns the number of
@@ -296,6 +313,8 @@ extern const Table kGenericTable;
 extern const Table kAvx2Table;
 extern const Table kAvx512Table;
 extern const Table kAvx512Bf16Table;
+
+bool is_intel();
 
 /// Returns true if this CPU multiplies pairs of bf16 faster than fp32 (AVX-512 bf16): true on AMD.
 /// On Intel it takes twice as long (model 207, 1024^3 on one thread: 83 GFLOP/s, fp32 153).

@@ -9,13 +9,11 @@ namespace {
 class SeenBy {
  public:
   SeenBy(const ScoreTile& tile, std::int64_t query) {
-    const I lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-    const I column = lane + static_cast<std::int32_t>(query);
-    const I begin_moves = column & -std::int32_t{tile.begin_moves};
-    const I end_moves = column & -std::int32_t{tile.end_moves};
-    begin_ = begin_moves + static_cast<std::int32_t>(tile.seen.begin);
-    const I count = end_moves + static_cast<std::int32_t>(tile.seen.end) - begin_;
-    count_ = (U)(count > 0 ? count : I{});
+    I end;
+    __builtin_memcpy(&begin_, tile.seen_begin + query, sizeof(begin_));
+    __builtin_memcpy(&end, tile.seen_end + query, sizeof(end));
+    count_ = (U)(end > begin_ ? end - begin_ : I{});
+    begin_ -= tile.first;
   }
 
   /// Returns all bits set in lanes that see the key.
@@ -31,9 +29,16 @@ class SeenBy {
 /// The key rows that every query of the tile sees; they need no mask.
 class SeenByAll {
  public:
-  explicit SeenByAll(const ScoreTile& tile)
-      : begin_(tile.seen.begin + (tile.begin_moves ? tile.queries - 1 : 0)),
-        count_(tile.seen.end > begin_ ? static_cast<std::uint64_t>(tile.seen.end - begin_) : 0) {}
+  explicit SeenByAll(const ScoreTile& tile) {
+    std::int32_t begin = tile.seen_begin[0];
+    std::int32_t end = tile.seen_end[0];
+    for (std::int64_t q = 1; q < tile.queries; ++q) {
+      begin = begin < tile.seen_begin[q] ? tile.seen_begin[q] : begin;
+      end = end < tile.seen_end[q] ? end : tile.seen_end[q];
+    }
+    begin_ = begin - tile.first;
+    count_ = end > begin ? static_cast<std::uint64_t>(end - begin) : 0;
+  }
 
   [[nodiscard]] bool has(std::int64_t key) const {
     return static_cast<std::uint64_t>(key - begin_) < count_;
@@ -51,12 +56,30 @@ inline void store_pairs(std::uint16_t* p, F even, F odd) {
   __builtin_memcpy(p, &pairs, sizeof(pairs));
 }
 
+/// Stores weights of two keys for the next product: bf16 in pairs, or two rows of fp32.
+inline void put_weights(std::uint16_t* rows, const ScoreTile& /*tile*/, std::int64_t q, F even,
+                        F odd) {
+  store_pairs(rows + 2 * q, even, odd);
+}
+
+inline void put_weights(float* rows, const ScoreTile& tile, std::int64_t q, F even, F odd) {
+  store(rows + q, even);
+  store(rows + tile.queries + q, odd);
+}
+
+/// Computes 2^x for weights that are stored as W.
+template <class W>
+inline F exp2_for(F x) {
+  return sizeof(W) == sizeof(float) ? exp2_lanes(x) : exp2_rough_lanes(x);
+}
+
 /// Growth of a query's maximum (log2 units) up to which its old maximum stays the base of the
 /// weights. Weights are then at most 2^8, relatively exact, and the sums need no scaling.
 constexpr float kSlack = 8.0F;
 
+template <class W>
 void softmax_tile(const ScoreTile& tile, const float* scores, float* maximum, float* total,
-                  std::uint16_t* weights_pairs, float* out, std::int64_t width) {
+                  W* weights, float* out, std::int64_t width) {
   const float scale = tile.scale * kLog2e;
   const F lowest = splat(-__builtin_huge_valf());
   const SeenByAll all(tile);
@@ -76,10 +99,10 @@ void softmax_tile(const ScoreTile& tile, const float* scores, float* maximum, fl
     const F shrink = grows ? exp2_lanes(before - base) : splat(1.0F);
     F sum = load(total + q) * shrink;
     for (std::int64_t key = 0; key < tile.keys; key += 2) {
-      const F even = exp2_rough_lanes(score_of(key) - base);
-      const F odd = exp2_rough_lanes(score_of(key + 1) - base);
+      const F even = exp2_for<W>(score_of(key) - base);
+      const F odd = exp2_for<W>(score_of(key + 1) - base);
       sum += even + odd;
-      store_pairs(weights_pairs + key * tile.queries + 2 * q, even, odd);
+      put_weights(weights + key * tile.queries, tile, q, even, odd);
     }
     store(maximum + q, now);
     store(total + q, sum);
@@ -90,9 +113,10 @@ void softmax_tile(const ScoreTile& tile, const float* scores, float* maximum, fl
   }
 }
 
+template <class W>
 void softmax_tile_backward(const ScoreTile& tile, const float* scores, const float* grad_weights,
-                           const float* lse, const float* along, std::uint16_t* weights,
-                           std::uint16_t* grad_scores, std::uint16_t* grad_scores_pairs) {
+                           const float* lse, const float* along, W* weights, W* grad_scores,
+                           std::uint16_t* grad_scores_pairs) {
   const float scale = tile.scale * kLog2e;
   const SeenByAll all(tile);
   for (std::int64_t q = 0; q < tile.queries; q += kLanes) {
@@ -103,13 +127,14 @@ void softmax_tile_backward(const ScoreTile& tile, const float* scores, const flo
       F grads[2];
       for (std::int64_t odd = 0; odd < 2; ++odd) {
         const std::int64_t at = (key + odd) * tile.queries + q;
-        F weight = exp2_rough_lanes(load(scores + at) * scale - base);
+        F weight = exp2_for<W>(load(scores + at) * scale - base);
         if (!all.has(key + odd)) weight = seen.has(key + odd) != 0 ? weight : F{};
         grads[odd] = weight * (load(grad_weights + at) - subtract) * tile.scale;
         store(weights + at, weight);
         store(grad_scores + at, grads[odd]);
       }
-      store_pairs(grad_scores_pairs + key * tile.queries + 2 * q, grads[0], grads[1]);
+      if (grad_scores_pairs != nullptr)
+        store_pairs(grad_scores_pairs + key * tile.queries + 2 * q, grads[0], grads[1]);
     }
   }
 }
@@ -174,8 +199,9 @@ void round_rows(const float* in, std::int64_t in_stride, const float* factors, s
   }
 }
 
-void row_products(const std::uint16_t* a, std::int64_t a_stride, const std::uint16_t* b,
-                  std::int64_t b_stride, float* products, std::int64_t rows, std::int64_t width) {
+template <class T>
+void row_products(const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride,
+                  float* products, std::int64_t rows, std::int64_t width) {
   for (std::int64_t r = 0; r < rows; ++r) {
     F sum{};
     for_vectors(width, [&](std::int64_t i, std::int64_t n) {

@@ -25,10 +25,18 @@ std::vector<const Table*> find_tables() {
 
 }  // namespace
 
-bool has_fast_pairs() {
+bool is_intel() {
 #ifdef TRIREME_X86_KERNELS
   __builtin_cpu_init();
-  return __builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel");
+  return __builtin_cpu_is("intel");
+#else
+  return false;
+#endif
+}
+
+bool has_fast_pairs() {
+#ifdef TRIREME_X86_KERNELS
+  return !is_intel() && __builtin_cpu_supports("avx512bf16");
 #else
   return false;
 #endif

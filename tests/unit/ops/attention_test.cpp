@@ -37,6 +37,8 @@ const std::vector<AttentionShape> kAttentionShapes{
     {1, 2, 1, 40, 64, true, {}, 1000},  // larger than the row
     {1, 2, 1, 150, 64, true, {{0, 1, 30, 149, 150}}, 40},
     {1, 2, 1, 66, 32, false, {{0, 33, 66}}, 7},
+    {1, 4, 2, 70, 48, true, {{0, 5, 70}}},
+    {2, 2, 1, 90, 32, true, {{0, 1, 2, 3, 4, 20, 21, 70, 71, 90}, {0, 60, 65, 66, 90}}},
 };
 
 const std::vector<AttentionShape> kCappedShapes{

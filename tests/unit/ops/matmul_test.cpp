@@ -14,13 +14,20 @@ namespace {
 constexpr double kFp32Roundoff = 0x1p-24;
 constexpr double kBf16Roundoff = 0x1p-8;
 
-/// A bf16 matrix inside a larger one that is NaN elsewhere, so that every read beyond the edges
-/// changes the result.
-at::Tensor framed_matrix(std::int64_t rows, std::int64_t columns, bool transposed) {
+/// Returns the dtypes that the kernels of this CPU multiply.
+std::vector<at::ScalarType> factor_types() {
+  if (!kernels::table().multiplies_pairs) return {at::kFloat};
+  return {at::kFloat, at::kBFloat16};
+}
+
+/// A matrix inside a larger one that is NaN elsewhere, so that every read beyond the edges changes
+/// the result.
+at::Tensor framed_matrix(std::int64_t rows, std::int64_t columns, bool transposed,
+                         at::ScalarType type) {
   const std::int64_t down = transposed ? columns : rows;
   const std::int64_t across = transposed ? rows : columns;
   const at::Tensor all =
-      at::full({down + 2, across + 5}, std::numeric_limits<double>::quiet_NaN(), at::kBFloat16);
+      at::full({down + 2, across + 5}, std::numeric_limits<double>::quiet_NaN(), type);
   const at::Tensor part = all.narrow(0, 1, down).narrow(1, 3, across);
   part.copy_(random({down, across}));
   return transposed ? part.t() : part;
@@ -44,22 +51,34 @@ void expect_product(const at::Tensor& actual, const at::Tensor& a, const at::Ten
       << what << ", excess " << excess.max().item<double>();
 }
 
+struct MatmulTypes {
+  at::ScalarType factors;
+  at::ScalarType out;
+};
+
+std::vector<MatmulTypes> matmul_types() {
+  std::vector<MatmulTypes> types;
+  for (const at::ScalarType factors : factor_types()) {
+    for (const at::ScalarType out : {at::kFloat, at::kBFloat16}) types.push_back({factors, out});
+  }
+  return types;
+}
+
 struct MatmulShape {
   std::int64_t m;
   std::int64_t n;
   std::int64_t k;
 };
 
-class PairMatmul : public ::testing::Test {
+class PackedMatmul : public ::testing::Test {
  protected:
   void SetUp() override {
     at::manual_seed(6);
-    if (kernels::table().pair_products == nullptr)
-      GTEST_SKIP() << "this CPU has no fast instruction for pairs of bf16";
+    if (kernels::table().panel_products == nullptr) GTEST_SKIP() << "this CPU has no AVX-512";
   }
 };
 
-TEST_F(PairMatmul, IsThatOfFp64UpToRoundingForEveryShapeAndLayout) {
+TEST_F(PackedMatmul, IsThatOfFp64UpToRoundingForEveryShapeAndLayout) {
   constexpr MatmulShape kShapes[] = {{1, 1, 1},    {1, 40, 3},    {11, 15, 2},  {12, 32, 64},
                                      {13, 33, 31}, {47, 17, 129}, {200, 65, 7}, {389, 100, 33}};
   for (const MatmulShape& shape : kShapes) {
@@ -68,15 +87,15 @@ TEST_F(PairMatmul, IsThatOfFp64UpToRoundingForEveryShapeAndLayout) {
         const std::string what = std::to_string(shape.m) + " x " + std::to_string(shape.n) + " x " +
                                  std::to_string(shape.k) + (a_transposed ? ", A^T" : "") +
                                  (b_transposed ? ", B^T" : "");
-        const at::Tensor a = framed_matrix(shape.m, shape.k, a_transposed);
-        const at::Tensor b = framed_matrix(shape.k, shape.n, b_transposed);
-        for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+        for (const auto& [factors, type] : matmul_types()) {
+          const at::Tensor a = framed_matrix(shape.m, shape.k, a_transposed, factors);
+          const at::Tensor b = framed_matrix(shape.k, shape.n, b_transposed, factors);
           const at::Tensor whole = random({shape.m, shape.n + 3}).to(type);
           const at::Tensor before = whole.clone();
           const at::Tensor out = whole.narrow(1, 1, shape.n);
-          pair_matmul(a, b, out, /*add=*/true);
+          packed_matmul(a, b, out, /*add=*/true);
           expect_product(out, a, b, before.narrow(1, 1, shape.n), what + ", added");
-          pair_matmul(a, b, out, /*add=*/false);
+          packed_matmul(a, b, out, /*add=*/false);
           expect_product(out, a, b, at::zeros_like(out), what);
           for (const std::int64_t column : {std::int64_t{0}, shape.n + 1, shape.n + 2})
             EXPECT_TRUE(whole.select(1, column).equal(before.select(1, column))) << what;
@@ -86,72 +105,83 @@ TEST_F(PairMatmul, IsThatOfFp64UpToRoundingForEveryShapeAndLayout) {
   }
 }
 
-TEST_F(PairMatmul, DividesWideAndLargeProducts) {
+TEST_F(PackedMatmul, DividesWideAndLargeProducts) {
   // The second shape is packed in two parts, and the third one has a temporary sum for bf16.
   constexpr MatmulShape kShapes[] = {{14, 34, 4099}, {25, 1100, 2048}, {5, 33, 8195}};
   for (const MatmulShape& shape : kShapes) {
-    const at::Tensor a = framed_matrix(shape.m, shape.k, true);
-    const at::Tensor b = framed_matrix(shape.k, shape.n, false);
-    for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const auto& [factors, type] : matmul_types()) {
+      const at::Tensor a = framed_matrix(shape.m, shape.k, true, factors);
+      const at::Tensor b = framed_matrix(shape.k, shape.n, false, factors);
       const at::Tensor before = random({shape.m, shape.n}).to(type);
       const at::Tensor out = before.clone();
-      pair_matmul(a, b, out, /*add=*/true);
+      packed_matmul(a, b, out, /*add=*/true);
       expect_product(out, a, b, before, std::to_string(shape.k) + ' ' + at::toString(type));
     }
   }
 }
 
-TEST_F(PairMatmul, TakesFactorsAndResultsWithGaps) {
-  const at::Tensor a = framed_matrix(30, 40, false).slice(1, 0, 40, 2);
-  const at::Tensor b = framed_matrix(40, 50, false).slice(0, 0, 40, 2).slice(1, 0, 50, 2);
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
-    const at::Tensor before = random({25, 30}).to(type).t();
-    const at::Tensor out = before.clone();
-    pair_matmul(a, b, out, /*add=*/true);
-    expect_product(out, a, b, before, at::toString(type));
+TEST_F(PackedMatmul, TakesFactorsAndResultsWithGaps) {
+  for (const at::ScalarType factors : factor_types()) {
+    const at::Tensor a = framed_matrix(30, 40, false, factors).slice(1, 0, 40, 2);
+    const at::Tensor b =
+        framed_matrix(40, 50, false, factors).slice(0, 0, 40, 2).slice(1, 0, 50, 2);
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+      const at::Tensor before = random({25, 30}).to(type).t();
+      const at::Tensor out = before.clone();
+      packed_matmul(a, b, out, /*add=*/true);
+      expect_product(out, a, b, before, at::toString(type));
+    }
   }
 }
 
-TEST_F(PairMatmul, HasTheSameBitsOnAnyNumberOfThreads) {
-  const at::Tensor a = framed_matrix(501, 301, false);
-  const at::Tensor b = framed_matrix(301, 130, true);
-  const at::Tensor tall = framed_matrix(501, 2600, true);
-  const at::Tensor wide = framed_matrix(2600, 65, false);
-  std::vector<Tensors> results;
-  for (const int count : {1, 2, 3, 7}) {
-    const Threads threads(count);
-    Tensors result{at::empty({501, 130}, at::kBFloat16), at::empty({501, 65}, at::kFloat)};
-    pair_matmul(a, b, result[0], /*add=*/false);
-    pair_matmul(tall, wide, result[1], /*add=*/false);
-    results.push_back(std::move(result));
-  }
-  for (std::size_t i = 1; i < results.size(); ++i) {
-    EXPECT_TRUE(results[i][0].equal(results[0][0]));
-    EXPECT_TRUE(results[i][1].equal(results[0][1]));
+TEST_F(PackedMatmul, HasTheSameBitsOnAnyNumberOfThreads) {
+  for (const at::ScalarType factors : factor_types()) {
+    const at::Tensor a = framed_matrix(501, 301, false, factors);
+    const at::Tensor b = framed_matrix(301, 130, true, factors);
+    const at::Tensor tall = framed_matrix(501, 2600, true, factors);
+    const at::Tensor wide = framed_matrix(2600, 65, false, factors);
+    std::vector<Tensors> results;
+    for (const int count : {1, 2, 3, 7}) {
+      const Threads threads(count);
+      Tensors result{at::empty({501, 130}, at::kBFloat16), at::empty({501, 65}, at::kFloat)};
+      packed_matmul(a, b, result[0], /*add=*/false);
+      packed_matmul(tall, wide, result[1], /*add=*/false);
+      results.push_back(std::move(result));
+    }
+    for (std::size_t i = 1; i < results.size(); ++i) {
+      EXPECT_TRUE(results[i][0].equal(results[0][0]));
+      EXPECT_TRUE(results[i][1].equal(results[0][1]));
+    }
   }
 }
 
-TEST_F(PairMatmul, DoesNotRoundGradientsThatAreAddedToFp32) {
+TEST_F(PackedMatmul, DoesNotRoundGradientsThatAreAddedToFp32) {
+  if (!kernels::table().multiplies_pairs)
+    GTEST_SKIP() << "this CPU has no fast instruction for pairs of bf16";
   const at::Tensor a = at::ones({2, 1}, at::kBFloat16);
   const at::Tensor b = at::tensor({1.0, 1.0 / 512}).to(at::kBFloat16).unsqueeze(1).repeat({1, 16});
   const at::Tensor sum = at::ones({1, 16}, at::kFloat);
-  ASSERT_TRUE(takes_pair_matmul(a.t(), b));
-
   add_outer_product(a, b, sum);
 
   EXPECT_TRUE(sum.eq(2 + 1.0F / 512).all().item<bool>());  // bf16 has 8 bits
   EXPECT_TRUE(outer_product(a, b).eq(1 + 1.0F / 512).all().item<bool>());
 }
 
-TEST(PairMatmulChoice, LeavesOtherDtypesAndEmptyOrNarrowFactorsToLibTorch) {
-  for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kDouble})
-    EXPECT_FALSE(takes_pair_matmul(at::ones({64, 64}, type), at::ones({64, 64}, type)));
+TEST(PackedMatmulChoice, LeavesFp32ToLibTorchOnIntelOnly) {
+  const at::Tensor x = at::ones({64, 64});
+  const bool has_kernels = kernels::table().panel_products != nullptr;
+  EXPECT_EQ(takes_packed_matmul(x, x), has_kernels && !kernels::is_intel());
+}
+
+TEST(PackedMatmulChoice, LeavesOtherDtypesAndEmptyOrNarrowFactorsToLibTorch) {
+  for (const at::ScalarType type : {at::kHalf, at::kDouble})
+    EXPECT_FALSE(takes_packed_matmul(at::ones({64, 64}, type), at::ones({64, 64}, type)));
   EXPECT_FALSE(
-      takes_pair_matmul(at::ones({0, 64}, at::kBFloat16), at::ones({64, 64}, at::kBFloat16)));
+      takes_packed_matmul(at::ones({0, 64}, at::kBFloat16), at::ones({64, 64}, at::kBFloat16)));
   EXPECT_FALSE(
-      takes_pair_matmul(at::ones({64, 0}, at::kBFloat16), at::ones({0, 64}, at::kBFloat16)));
+      takes_packed_matmul(at::ones({64, 0}, at::kBFloat16), at::ones({0, 64}, at::kBFloat16)));
   EXPECT_FALSE(
-      takes_pair_matmul(at::ones({64, 64}, at::kBFloat16), at::ones({64, 8}, at::kBFloat16)));
+      takes_packed_matmul(at::ones({64, 64}, at::kBFloat16), at::ones({64, 8}, at::kBFloat16)));
 }
 
 }  // namespace

@@ -12,9 +12,9 @@
 namespace trireme::ops::testing {
 namespace {
 
-/// fp32 attention uses LibTorch and its matrix products use MKL. On Intel processors, MKL gives the
-/// same bits for any number of threads only if this is requested before the first product, which
-/// `parallel.reproducible` does.
+/// fp32 attention without AVX-512 uses LibTorch, and its matrix products use MKL. On Intel
+/// processors, MKL gives the same bits for any number of threads only if this is requested before
+/// the first product, which `parallel.reproducible` does.
 [[maybe_unused]] const int kAsReproducible = [] {
   device::use_thread_independent_products();
   return 0;
