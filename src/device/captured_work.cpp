@@ -9,6 +9,7 @@
 #endif
 
 #include <atomic>
+#include <cstdint>
 #include <utility>
 
 #include "core/error.hpp"
@@ -48,8 +49,15 @@ void wait_for(c10::cuda::CUDAStream earlier, c10::cuda::CUDAStream later) {
   C10_CUDA_CHECK(cudaEventDestroy(event));  // CUDA frees it when the work is complete
 }
 
-/// While it exists, the allocator takes memory for one stream from a pool, which the pool keeps
-/// until release_pool().
+/// Returns a pool of the allocator that nothing else uses.
+c10::MempoolId_t new_pool() {
+  // The allocator's other users of this number count from 1.
+  static std::atomic<std::int64_t> next{std::int64_t{1} << 32};
+  return {static_cast<c10::CaptureId_t>(next++), c10::CaptureId_t{0}};
+}
+
+/// While it exists, the allocator takes memory for one stream from a pool. The constructor adds a
+/// user to the pool, which keeps its memory until releasePool() was called for each user.
 class PoolScope {
  public:
   PoolScope(c10::cuda::CUDAStream stream, c10::MempoolId_t pool)
@@ -87,26 +95,44 @@ UniqueHandle<GraphTraits> record(c10::cuda::CUDAStream stream, const std::functi
 
 }  // namespace
 
+struct CapturePool::Memory {
+  explicit Memory(c10::DeviceIndex index)
+      : stream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index)) {
+    const PoolScope first_user(stream, id);
+  }
+
+  ~Memory() { release(); }
+
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  /// Must be called once for each PoolScope.
+  void release() const { allocator::releasePool(stream.device_index(), id); }
+
+  c10::cuda::CUDAStream stream;
+  c10::MempoolId_t id = new_pool();
+};
+
 struct CapturedWork::Graph {
-  Graph(at::Device on, c10::MempoolId_t from) : device(on), pool(from) {}
+  explicit Graph(std::shared_ptr<CapturePool> from) : pool(std::move(from)) {}
 
   ~Graph() {
     executable.reset();
-    if (owns_pool) allocator::releasePool(device.index(), pool);
+    if (uses_memory) pool->memory_->release();
   }
 
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
   void capture(const std::function<void()>& work) {
-    const c10::cuda::CUDAStream before = c10::cuda::getCurrentCUDAStream(device.index());
-    const c10::cuda::CUDAStream stream =
-        c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device.index());
+    const CapturePool::Memory& memory = *pool->memory_;
+    const c10::cuda::CUDAStream stream = memory.stream;
+    const c10::cuda::CUDAStream before = c10::cuda::getCurrentCUDAStream(stream.device_index());
     wait_for(before, stream);
     {
       const c10::cuda::CUDAStreamGuard guard(stream);
-      const PoolScope scope(stream, pool);
-      owns_pool = true;
+      const PoolScope scope(stream, memory.id);
+      uses_memory = true;
       const UniqueHandle<GraphTraits> graph = record(stream, work);
       cudaGraphExec_t raw = nullptr;
       C10_CUDA_CHECK(cudaGraphInstantiate(&raw, graph.get(), 0));
@@ -116,17 +142,19 @@ struct CapturedWork::Graph {
   }
 
   void launch() const {
-    C10_CUDA_CHECK(cudaGraphLaunch(executable.get(),
-                                   c10::cuda::getCurrentCUDAStream(device.index()).stream()));
+    const c10::DeviceIndex index = pool->device().index();
+    C10_CUDA_CHECK(
+        cudaGraphLaunch(executable.get(), c10::cuda::getCurrentCUDAStream(index).stream()));
   }
 
-  at::Device device;
-  c10::MempoolId_t pool;
-  bool owns_pool = false;
+  std::shared_ptr<CapturePool> pool;
+  bool uses_memory = false;
   UniqueHandle<ExecutableTraits> executable;
 };
 
 #else
+
+struct CapturePool::Memory {};
 
 struct CapturedWork::Graph {
   void launch() const {}
@@ -134,17 +162,25 @@ struct CapturedWork::Graph {
 
 #endif
 
-CapturedWork::CapturedWork(at::Device device, std::int64_t pool, std::function<void()> work)
+CapturePool::CapturePool(at::Device device) : device_(device) {
+#ifdef TRIREME_HAVE_CUDA
+  if (device.is_cuda()) memory_ = std::make_unique<Memory>(device.index());
+#else
+  TRIREME_ASSERT(!device.is_cuda());
+#endif
+}
+
+CapturePool::~CapturePool() = default;
+
+CapturedWork::CapturedWork(std::shared_ptr<CapturePool> pool, std::function<void()> work)
     : work_(std::move(work)) {
 #ifdef TRIREME_HAVE_CUDA
-  if (device.is_cuda()) {
-    graph_ = std::make_unique<Graph>(
-        device, c10::MempoolId_t{static_cast<c10::CaptureId_t>(pool), c10::CaptureId_t{0}});
+  if (pool->device().is_cuda()) {
+    graph_ = std::make_unique<Graph>(std::move(pool));
     graph_->capture(work_);
   }
 #else
   (void)pool;
-  TRIREME_ASSERT(!device.is_cuda());
 #endif
 }
 
@@ -158,12 +194,6 @@ void CapturedWork::launch() {
   } else {
     work_();
   }
-}
-
-std::int64_t CapturedWork::new_pool() {
-  // The allocator's other users of this number count from 1.
-  static std::atomic<std::int64_t> next{std::int64_t{1} << 32};
-  return next++;
 }
 
 }  // namespace trireme::device

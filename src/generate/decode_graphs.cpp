@@ -152,7 +152,9 @@ struct DecodeGraphs::Captured {
 };
 
 DecodeGraphs::DecodeGraphs(model::Transformer& model, const model::KvCache& cache)
-    : model_(model), cache_(cache), pool_(device::CapturedWork::new_pool()) {}
+    : model_(model),
+      cache_(cache),
+      pool_(std::make_shared<device::CapturePool>(model.registry().device())) {}
 
 DecodeGraphs::~DecodeGraphs() = default;
 
@@ -190,7 +192,7 @@ at::Tensor DecodeGraphs::capture(Captured& captured, const StepRows& rows) {
   try {
     device::with_torch_errors([&] {
       captured.set(rows, model_);
-      captured.work.emplace(model_.registry().device(), pool_, [this, &captured] {
+      captured.work.emplace(pool_, [this, &captured] {
         captured.hidden.copy_(model_.hidden_cached(captured.step, cache_));
       });
       captured.work->launch();

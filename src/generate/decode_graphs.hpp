@@ -59,7 +59,7 @@ class DecodeGraphs {
 
   model::Transformer& model_;
   const model::KvCache& cache_;
-  std::int64_t pool_;
+  std::shared_ptr<device::CapturePool> pool_;
   std::list<std::unique_ptr<Captured>> captured_;
   bool works_ = true;
   std::int64_t num_launches_ = 0;

@@ -84,17 +84,28 @@ void warn_of_softcap(const at::Tensor& q) {
   });
 }
 
-const AttentionRow& find_attention(Path path, const at::Tensor& q, const AttentionSetup& setup) {
-  if (setup.softcap > 0 && q.is_cuda()) warn_of_softcap(q);
+/// Returns the implementation for q. Never warns.
+const AttentionRow& look_up_attention(Path path, const at::Tensor& q, const AttentionSetup& setup) {
   if (path_of(Operation::attention, path) == Path::plain || setup.softcap > 0) return kPlain;
   const auto* const found =
       std::find_if(kAttention.begin(), kAttention.end(), [&](const AttentionRow& row) {
         return row.device == q.device().type() && row.dtype == q.scalar_type() &&
                row.fits(q, setup);
       });
-  if (found != kAttention.end()) return *found;
-  if (q.is_cuda() && q.element_size() == 2) warn_of_cost(q);
-  return kPlain;
+  return found != kAttention.end() ? *found : kPlain;
+}
+
+/// Like look_up_attention(), but warns once if a GPU has no kernel.
+const AttentionRow& find_attention(Path path, const at::Tensor& q, const AttentionSetup& setup) {
+  const AttentionRow& found = look_up_attention(path, q, setup);
+  if (!q.is_cuda()) return found;
+  if (setup.softcap > 0) {
+    warn_of_softcap(q);
+  } else if (&found == &kPlain && q.element_size() == 2 &&
+             path_of(Operation::attention, path) != Path::plain) {
+    warn_of_cost(q);
+  }
+  return found;
 }
 
 /// Returns true if the library only needs to know whether attention is causal.
@@ -198,7 +209,7 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 }
 
 bool has_varlen_kernel(const at::Tensor& q, Path path) {
-  return find_attention(path, q, {}).forward == flash_forward;
+  return look_up_attention(path, q, {}).forward == flash_forward;
 }
 
 at::Tensor library_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -62,6 +62,7 @@ class UnitWeights {
 
   /// Returns true if a gather is pending.
   [[nodiscard]] bool is_gathering() const;
+
   /// Waits for every pending gather. Afterwards, the caller may change the parts.
   void settle();
   /// Must be called after the parts have changed; parts of frozen units only with `frozen_too`.

@@ -26,10 +26,21 @@
 namespace trireme::train {
 namespace {
 
-constexpr std::size_t kMostGraphs = 4;
-
-/// Factor of the gradient scale in a check. A power of two keeps all bits of the gradients.
+/// Factor of the gradient scale in a check. A power of two keeps all bits of the gradients, except
+/// of fp16 numbers that become subnormal. Their share of the norm is far below the bounds.
 constexpr double kCheckFactor = 0.5;
+
+/// Largest share of the device memory that graphs take with mode auto. Larger activations belong to
+/// kernels that take longer than their launches.
+constexpr double kAutoShare = 0.1;
+
+/// Least number in PassesKey::longest. Flash attention divides a document into parts of at most this
+/// length, so a smaller number saves nothing. With a longest document of one token, flash attention
+/// also requires that no document is empty.
+constexpr std::int64_t kLeastLongest = 128;
+
+/// Elements of a gradient buffer for which a norm needs temporary memory at one time.
+constexpr std::int64_t kNormPart = std::int64_t{1} << 22;
 
 /// Returns true if nothing but the tensors that a graph copies changes between micro-batches.
 bool has_fixed_inputs(const parallel::Microbatch& batch) {
@@ -44,8 +55,29 @@ at::Tensor all_grads(parallel::ParamRegistry& registry) {
 }
 
 std::shared_ptr<ops::FixedCalls> fixed_calls(const PassesKey& key, at::Device device) {
-  return std::make_shared<ops::FixedCalls>(key.rows, key.length, std::max(key.documents, key.rows),
-                                           device);
+  return std::make_shared<ops::FixedCalls>(
+      ops::FixedShape{.batch = key.rows,
+                      .length = key.length,
+                      .documents = std::max(key.documents, key.rows),
+                      .longest = key.longest},
+      device);
+}
+
+std::int64_t power_of_two_from(std::int64_t number) {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(number)));
+}
+
+std::int64_t power_of_four_from(std::int64_t number) {
+  const std::int64_t power = power_of_two_from(number);
+  return std::countr_zero(static_cast<std::uint64_t>(power)) % 2 == 0 ? power : 2 * power;
+}
+
+/// Returns the 2-norm in fp64, without a copy of all values in fp64.
+at::Tensor norm_in_parts(const at::Tensor& values) {
+  at::Tensor sum = at::zeros({}, values.options().dtype(at::kDouble));
+  for (const at::Tensor& part : values.split(kNormPart))
+    sum.add_(part.to(at::kDouble).square().sum());
+  return sum.sqrt();
 }
 
 /// Counts no uses of parameters while it exists.
@@ -64,34 +96,38 @@ class Uncounted {
   parallel::ParamRegistry& registry_;
 };
 
-/// Compares the loss and the gradients of a launched graph with those of the passes without a
-/// graph. Returns the difference as text; "" if rounding explains it. `is_conclusive` is false if
-/// the micro-batch has no finite gradients, or only zeros.
-struct Comparison {
-  std::string difference;
-  bool is_conclusive = true;
-};
-
-Comparison compare(const at::Tensor& expected_grads, const at::Tensor& difference_of_grads,
-                   const at::Tensor& expected_loss, const at::Tensor& loss, double bound) {
+/// Compares the loss and the gradients of a launched graph with the expected ones. Returns the
+/// difference as text; "" if rounding explains it; nullopt if the expected gradients are not finite,
+/// or only zeros.
+std::optional<std::string> compare(const at::Tensor& expected_grads,
+                                   const at::Tensor& difference_of_grads,
+                                   const at::Tensor& expected_loss, const at::Tensor& loss,
+                                   double bound) {
   const at::Tensor numbers =
-      at::stack({expected_grads.norm(2, at::kDouble), difference_of_grads.norm(2, at::kDouble),
+      at::stack({norm_in_parts(expected_grads), norm_in_parts(difference_of_grads),
                  expected_loss.abs(), (loss - expected_loss).abs()})
           .cpu();
   const double* value = numbers.const_data_ptr<double>();
-  Comparison result;
-  if (!std::isfinite(value[0]) || !std::isfinite(value[2])) return {"", false};
-  result.is_conclusive = value[0] > 0;
+  if (!std::isfinite(value[0]) || !std::isfinite(value[2])) return std::nullopt;
+  std::string difference;
   const auto check = [&](const char* what, double norm, double apart) {
     if (apart <= bound * norm) return;  // a NaN only in the graph is an error
-    result.difference = formatted(
+    difference = formatted(
         "the {} of a launched micro-batch differ from the expected ones by {} of their norm; "
         "rounding explains at most {}",
         what, number_text(apart / norm), number_text(bound));
   };
   check("losses", value[2], value[3]);
   check("gradients", value[0], value[1]);
-  return result;
+  if (difference.empty() && value[0] == 0) return std::nullopt;
+  return difference;
+}
+
+/// Logs why micro-batches have no graphs, on the first rank.
+void report_reason(const GraphUse& use, at::Device device, const std::string& reason) {
+  const std::string text = cat("micro-batches run without CUDA graphs: ", reason);
+  if (use.mode == "true") log::warn(text);
+  if (use.mode == "auto" && device.is_cuda()) log::info(text);
 }
 
 }  // namespace
@@ -158,32 +194,67 @@ struct CapturedPasses::Captured {
   bool is_checked = false;
 };
 
+PassesKey passes_key(const parallel::Microbatch& batch, std::int64_t window) {
+  const std::int64_t documents = ops::num_documents(batch.bounds, batch.rows());
+  const std::int64_t longest = ops::longest_document(batch.bounds, batch.length());
+  return {.rows = batch.rows(),
+          .length = batch.length(),
+          .documents = documents == batch.rows() ? 0 : power_of_four_from(documents),
+          .longest = std::min(std::max(power_of_two_from(longest), kLeastLongest), batch.length()),
+          .window = window,
+          .has_weights = batch.target_weights.defined()};
+}
+
+void check_graph_memory(const GraphMemory& memory, const std::string& mode) {
+  if (mode == "auto" && memory.graphs > kAutoShare * memory.total) {
+    fail(ErrorKind::resource,
+         "graphs need {} of device memory. train.cuda_graph = auto uses at most a tenth of the {}, "
+         "because graphs save time only if the activations are small. Set train.cuda_graph true to "
+         "use graphs",
+         format_bytes(memory.graphs), format_bytes(memory.total));
+  }
+  if (memory.left < memory.graphs) {
+    fail(ErrorKind::resource,
+         "graphs keep {} of device memory, and the {} that are left are too little for a "
+         "micro-batch without a graph. A smaller train.micro_batch leaves more memory",
+         format_bytes(memory.graphs), format_bytes(memory.left));
+  }
+}
+
 CapturedPasses::CapturedPasses(model::Transformer& model, objective::Objective& objective,
-                               const parallel::Mesh& mesh)
+                               const parallel::Mesh& mesh, GraphUse use)
     : model_(model),
       objective_(objective),
+      use_(std::move(use)),
+      is_first_rank_(mesh.world().rank() == 0),
       sums_over_ranks_(mesh.size(parallel::Axis::data) > 1 && !mesh.has_local_steps()),
-      pool_(device::CapturedWork::new_pool()) {}
+      gathers_weights_(model.registry().layout().has_parts()),
+      pool_(std::make_shared<device::CapturePool>(model.registry().device())) {}
 
 CapturedPasses::~CapturedPasses() = default;
 
+void CapturedPasses::begin_update(std::int64_t num_micro_batches) {
+  const int without_graph = (sums_over_ranks_ ? 1 : 0) + (gathers_weights_ ? 1 : 0);
+  is_possible_ = num_micro_batches > without_graph;
+  if (is_possible_ || num_micro_batches == 0 || std::exchange(said_impossible_, true)) return;
+  if (!is_first_rank_) return;
+  report_reason(
+      use_, model_.registry().device(),
+      formatted("the data ranks communicate in {} of each update. An update with more "
+                "micro-batches on each rank (a smaller train.micro_batch) has graphs",
+                gathers_weights_ ? "the first and the last micro-batch" : "the last micro-batch"));
+}
+
 bool CapturedPasses::may_launch(const MicroBatchPasses& passes) const {
-  return failure_.empty() && !(sums_over_ranks_ && passes.completes_grads) &&
+  return is_possible_ && failure_.empty() && !(sums_over_ranks_ && passes.completes_grads) &&
          !model_.registry().weights().is_gathering() && operation_record == nullptr &&
          range_observer == nullptr && has_fixed_inputs(passes.batch);
 }
 
-PassesKey CapturedPasses::key_of(const parallel::Microbatch& batch) const {
-  const std::int64_t documents = ops::num_documents(batch.bounds, batch.rows());
-  const auto padded =
-      static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(documents)));
-  return {batch.rows(), batch.length(), documents == batch.rows() ? 0 : padded,
-          model_.training_window(), batch.target_weights.defined()};
-}
-
 void CapturedPasses::pad(const parallel::Microbatch& batch) const {
-  if (!has_fixed_inputs(batch)) return;
-  const auto calls = fixed_calls(key_of(batch), model_.registry().device());
+  if (!is_possible_ || !has_fixed_inputs(batch)) return;
+  const auto calls =
+      fixed_calls(passes_key(batch, model_.training_window()), model_.registry().device());
   calls->set(batch.bounds);
   batch.attention->fix(calls);
 }
@@ -191,27 +262,43 @@ void CapturedPasses::pad(const parallel::Microbatch& batch) const {
 CapturedPasses::Captured* CapturedPasses::find(const PassesKey& key) {
   const auto found = std::ranges::find_if(
       captured_, [&](const std::unique_ptr<Captured>& one) { return one->key == key; });
-  if (found != captured_.end()) {
-    captured_.splice(captured_.begin(), captured_, found);
-    return captured_.front().get();
+  if (found == captured_.end()) return nullptr;
+  captured_.splice(captured_.begin(), captured_, found);
+  return captured_.front().get();
+}
+
+bool CapturedPasses::is_due(const PassesKey& key) {
+  KeyUse& use = uses_[key];
+  return ++use.uses >= kUsesBeforeGraph && use.inconclusive < kMostInconclusive &&
+         num_captures_ < kMostCaptures;
+}
+
+void CapturedPasses::add(const PassesKey& key, const MicroBatchPasses& passes) {
+  const at::Device device = model_.registry().device();
+  if (captured_.size() == kMostGraphs) {
+    device::finish_work(device);  // the graph may still run
+    uses_[captured_.back()->key].uses = 0;
+    captured_.pop_back();
   }
-  if (captured_.size() == kMostGraphs) captured_.pop_back();
-  captured_.push_front(std::make_unique<Captured>(key, model_.registry().device()));
-  return nullptr;
+  captured_.push_front(std::make_unique<Captured>(key, device));
+  captured_.front()->set(passes.batch, passes.grad_scale);
+  if (++num_captures_ == kMostCaptures)
+    log::debug("CUDA graphs of micro-batches: this run makes no more graphs");
 }
 
 void CapturedPasses::run(const MicroBatchPasses& passes) {
   const at::NoGradGuard no_grad;
   if (!may_launch(passes)) return run_without_graph(passes);
-  Captured* const captured = find(key_of(passes.batch));
-  if (captured == nullptr) {
-    run_without_graph(passes);
-    captured_.front()->set(passes.batch, passes.grad_scale);
-  } else if (!captured->is_checked) {
-    check(*captured, passes);
-  } else {
-    launch(*captured, passes);
+  const PassesKey key = passes_key(passes.batch, model_.training_window());
+  if (Captured* const captured = find(key)) {
+    if (captured->is_checked) return launch(*captured, passes);
+    if (passes.starts_grads || gathers_weights_) return check(*captured, passes);
+    return run_without_graph(passes);
   }
+  run_without_graph(passes);
+  if (!is_due(key)) return;
+  attempt([&] { add(key, passes); });
+  if (!failure_.empty()) turn_off();
 }
 
 void CapturedPasses::run_without_graph(const MicroBatchPasses& passes) const {
@@ -234,66 +321,65 @@ void CapturedPasses::compute(Captured& captured) {
   (void)model_.backward(0, captured.inputs, saved, {});
 }
 
-void CapturedPasses::capture(Captured& captured) {
+void CapturedPasses::capture(Captured& captured, double held_bytes) {
   const at::Device device = model_.registry().device();
   compute(captured);  // loads the kernels that only these passes have
   // The activations of the passes without a graph are free now. The graph needs as much memory.
   device::release_cached_memory(device);
-  const auto free_bytes = [&] { return device::device_memory(device).available; };
-  const double before_bytes = free_bytes();
-  captured.work.emplace(device, pool_, [this, &captured] { compute(captured); });
-  const double left_bytes = free_bytes();
+  const double before_bytes = device::device_memory(device).available;
+  captured.work.emplace(pool_, [this, &captured] { compute(captured); });
+  if (device.is_cpu()) return;
+  const auto [total_bytes, left_bytes] = device::device_memory(device);
+  // The pool keeps the memory of an earlier graph for the next one, so only its growth is new.
   pool_bytes_ += std::max(0.0, before_bytes - left_bytes);
-  if (!device.is_cpu() && left_bytes < pool_bytes_) {
-    fail(ErrorKind::resource,
-         "graphs keep {} of device memory, and the {} that are left are too little for a "
-         "micro-batch without a graph. A smaller train.micro_batch leaves more memory",
-         format_bytes(pool_bytes_), format_bytes(left_bytes));
-  }
+  check_graph_memory({.graphs = pool_bytes_, .left = left_bytes + held_bytes, .total = total_bytes},
+                     use_.mode);
 }
 
 void CapturedPasses::check(Captured& captured, const MicroBatchPasses& passes) {
-  const at::Tensor grads = all_grads(model_.registry());
-  at::Tensor expected;   // gradients after the passes without a graph
-  at::Tensor increment;  // gradients that these passes have added
-  at::Tensor loss_before;
-  bool is_saved = false;
-  std::string failure;
-  const auto with_errors = [&](auto&& action) {
-    try {
-      if (failure.empty()) device::with_torch_errors(action);
-    } catch (const std::exception& error) {
-      failure = error.what();
-    }
-  };
-  with_errors([&] {
-    increment = grads.clone();
-    expected = at::empty_like(grads);
-    loss_before = passes.loss_sum.clone();
-  });
+  const at::Tensor loss_before = passes.loss_sum.clone();
   run_without_graph(passes);
-  bool is_conclusive = true;
-  with_errors([&] {
-    expected.copy_(grads);
-    is_saved = true;
-    increment.neg_().add_(expected);
-    if (!captured.work) {
-      capture(captured);
-      grads.copy_(expected);
-    }
-    captured.set(passes.batch, kCheckFactor * passes.grad_scale);
-    captured.work->launch();
-    grads.sub_(expected).mul_(1 / kCheckFactor).sub_(increment);
-    // Equal kernels compute both results. Only atomic additions may have another order.
-    const bool is_short = at::elementSize(model_.registry().dtypes().compute) == 2;
-    const Comparison result = compare(increment, grads, passes.loss_sum - loss_before,
-                                      captured.loss, is_short ? 5e-3 : 1e-4);
-    failure = result.difference;
-    is_conclusive = result.is_conclusive;
+  const at::Tensor grads = all_grads(model_.registry());
+  at::Tensor saved;
+  std::optional<std::string> result;
+  attempt([&] {
+    saved = grads.clone();
+    if (!captured.work) capture(captured, static_cast<double>(saved.nbytes()));
+    result = difference(captured, passes, saved, passes.loss_sum - loss_before);
+    if (result) failure_ = *result;
   });
-  if (is_saved) grads.copy_(expected);
-  if (!failure.empty()) return turn_off(failure);
-  captured.is_checked = is_conclusive;
+  if (saved.defined()) grads.copy_(saved);
+  saved.reset();
+  if (!failure_.empty()) return turn_off();
+  captured.is_checked = result.has_value();
+  if (captured.is_checked || ++uses_[captured.key].inconclusive < kMostInconclusive) return;
+  log_on_first_rank(/*is_warning=*/false,
+                    formatted("micro-batches of one size run without a CUDA graph: {} of them had "
+                              "no finite gradients, or only zeros, so the graph was not checked",
+                              kMostInconclusive));
+  device::finish_work(model_.registry().device());
+  captured_.pop_front();  // find() has put it there
+}
+
+std::optional<std::string> CapturedPasses::difference(Captured& captured,
+                                                      const MicroBatchPasses& passes,
+                                                      const at::Tensor& grads_without_graph,
+                                                      const at::Tensor& loss_without_graph) {
+  const at::Tensor grads = all_grads(model_.registry());
+  at::Tensor expected = grads_without_graph;
+  if (!passes.starts_grads) {
+    captured.set(passes.batch, passes.grad_scale);
+    grads.zero_();
+    compute(captured);
+    expected = grads.clone();
+  }
+  captured.set(passes.batch, kCheckFactor * passes.grad_scale);
+  grads.zero_();
+  captured.work->launch();
+  grads.mul_(1 / kCheckFactor).sub_(expected);
+  // Equal kernels compute both results. Only atomic additions may have another order.
+  const bool is_short = at::elementSize(model_.registry().dtypes().compute) == 2;
+  return compare(expected, grads, loss_without_graph, captured.loss, is_short ? 5e-3 : 1e-4);
 }
 
 void CapturedPasses::launch(Captured& captured, const MicroBatchPasses& passes) {
@@ -307,10 +393,34 @@ void CapturedPasses::launch(Captured& captured, const MicroBatchPasses& passes) 
   ++num_launches_;
 }
 
-void CapturedPasses::turn_off(const std::string& why) {
-  failure_ = why;
+void CapturedPasses::attempt(const std::function<void()>& action) {
+  try {
+    device::with_torch_errors(action);
+  } catch (const Error& error) {
+    failure_ = error.what();
+    is_choice_ = use_.mode == "auto" && error.kind() == ErrorKind::resource;
+  } catch (const std::exception& error) {
+    failure_ = error.what();
+  }
+}
+
+void CapturedPasses::turn_off() {
+  const at::Device device = model_.registry().device();
+  device::finish_work(device);  // a graph may still run
   captured_.clear();
-  log::warn(formatted("CUDA graphs of micro-batches are off, and training continues: {}", why));
+  pool_.reset();
+  device::release_cached_memory(device);
+  log_on_first_rank(
+      !is_choice_,
+      formatted("CUDA graphs of micro-batches are off, and training continues: {}", failure_));
+}
+
+void CapturedPasses::log_on_first_rank(bool is_warning, const std::string& text) const {
+  if (is_warning && is_first_rank_) {
+    log::warn(text);
+  } else {
+    log::info(text);
+  }
 }
 
 std::unique_ptr<CapturedPasses> make_captured_passes(const GraphUse& use, model::Transformer& model,
@@ -330,11 +440,8 @@ std::unique_ptr<CapturedPasses> make_captured_passes(const GraphUse& use, model:
       reason = "attention over packed rows has no kernel for this precision, head size or GPU";
     }
   }
-  if (reason.empty()) return std::make_unique<CapturedPasses>(model, objective, mesh);
-  const bool reports = mesh.world().rank() == 0;
-  const std::string text = cat("micro-batches run without CUDA graphs: ", reason);
-  if (reports && use.mode == "true") log::warn(text);
-  if (reports && use.mode == "auto" && device.is_cuda()) log::info(text);
+  if (reason.empty()) return std::make_unique<CapturedPasses>(model, objective, mesh, use);
+  if (mesh.world().rank() == 0) report_reason(use, device, reason);
   return nullptr;
 }
 

@@ -1,35 +1,60 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "device/captured_work.hpp"
 #include "model/transformer.hpp"
 #include "objective/objective.hpp"
 #include "parallel/mesh.hpp"
 
 namespace trireme::train {
 
+/// The use of CUDA graphs for micro-batches.
+struct GraphUse {
+  std::string mode = "false";  // train.cuda_graph: auto, true or false
+  bool on_cpu = false;         // for tests without a GPU: on a CPU, a launch calls the passes again
+};
+
 /// The properties of a micro-batch that a graph depends on.
 struct PassesKey {
   std::int64_t rows = 0;
   std::int64_t length = 0;
-  std::int64_t documents = 0;  // a power of two; 0: every row is one document
+  std::int64_t documents = 0;  // a power of four; 0: every row is one document
+  std::int64_t longest = 0;    // tokens of the longest document: a power of two, at most the length
   std::int64_t window = 0;     // largest window in training (train.window_schedule)
   bool has_weights = false;    // targets have weights
 
-  bool operator==(const PassesKey&) const = default;
+  auto operator<=>(const PassesKey&) const = default;
 };
+
+/// Returns the key of a micro-batch, with its numbers rounded up. `window`: see PassesKey.
+PassesKey passes_key(const parallel::Microbatch& batch, std::int64_t window);
+
+/// Memory of a device after a capture, in bytes.
+struct GraphMemory {
+  double graphs = 0;  // of all graphs together
+  double left = 0;    // free, without the cache of the allocator
+  double total = 0;
+};
+
+/// Throws Error(resource) if graphs take too much memory: with mode auto more than a tenth of the
+/// device, or so much that a micro-batch without a graph has too little.
+void check_graph_memory(const GraphMemory& memory, const std::string& mode);
 
 /// Forward and backward of one micro-batch.
 struct MicroBatchPasses {
   const parallel::Microbatch& batch;
   double grad_scale;
   at::Tensor& loss_sum;                 // scalar fp64: receives the loss
+  bool starts_grads;                    // the first micro-batch of the update: gradients are 0
   bool completes_grads;                 // the last micro-batch of the update
   std::function<void()> run;            // runs both passes without a graph
   std::function<void()> before_launch;  // runs before a graph is launched
@@ -43,33 +68,47 @@ std::string reason_against_captured_passes(const model::Transformer& model,
 
 /// Forward, loss and backward of one micro-batch as a CUDA graph, one graph for each key. All inputs
 /// are copied to tensors with fixed addresses. Documents are padded with empty ones to a power of
-/// two, because their number differs between micro-batches. Micro-batches without a graph are padded
-/// in the same way, so that all of them have the same kernels on the same shapes: the results do not
-/// depend on which micro-batches are launched.
+/// four, because their number differs between micro-batches, and the length of the longest one is
+/// rounded up. Micro-batches without a graph are padded in the same way, so that all of them have
+/// the same kernels on the same shapes: the results do not depend on which micro-batches are
+/// launched.
 ///
-///   first micro-batch of a key   runs without a graph, which loads all kernels
-///   second micro-batch           runs without a graph; then the passes are captured with the inputs
-///                                of the first micro-batch, and launched with those of the second
-///                                and half of the gradient scale. The loss and the gradients must
-///                                be those of the run without a graph. A graph that reads an old
-///                                input or an old scale is found in this way
-///   later micro-batches          are launched
+///   first kUsesBeforeGraph uses of a key   run without a graph, which loads all kernels. The inputs
+///                                          of the last one are stored
+///   next micro-batch                       runs without a graph; then the passes are captured with
+///                                          the stored inputs and checked (see check())
+///   later micro-batches                    are launched
 ///
-/// If the results differ, if the capture fails, or if the graph leaves too little memory for
-/// passes without a graph, a warning says so, and all later micro-batches run without graphs. A
-/// micro-batch also runs without a graph if
+/// Objects of one key share the memory of their graphs with those of other keys. A key that is used
+/// rarely does not replace the graph of another one before it has had kUsesBeforeGraph uses. A run
+/// makes at most kMostCaptures graphs.
+///
+/// If the results differ, if the capture fails, or if the graph takes too much memory, the gradients
+/// are restored and all later micro-batches run without graphs. The log says why. A micro-batch also
+/// runs without a graph if
 ///   - it completes gradients that several data ranks sum, because the sums start during backward;
 ///   - weights are still gathered (ZeRO-1), because the gathers end during forward;
 ///   - a profile or an operation record observes the passes.
 class CapturedPasses {
  public:
-  /// All arguments must outlive this object. The gradients and the weights of the model must keep
+  static constexpr std::size_t kMostGraphs = 8;
+  static constexpr int kUsesBeforeGraph = 3;
+  static constexpr int kMostCaptures = 16;
+  /// Most checks of a key without a result.
+  static constexpr int kMostInconclusive = 8;
+
+  /// All references must outlive this object. The gradients and the weights of the model must keep
   /// their addresses.
   CapturedPasses(model::Transformer& model, objective::Objective& objective,
-                 const parallel::Mesh& mesh);
+                 const parallel::Mesh& mesh, GraphUse use);
   ~CapturedPasses();
   CapturedPasses(const CapturedPasses&) = delete;
   CapturedPasses& operator=(const CapturedPasses&) = delete;
+
+  /// Must be called before the micro-batches of an update. If none of them can be launched, the
+  /// micro-batches of this update are not padded. This depends on the update only, so that a resumed
+  /// run computes the same results.
+  void begin_update(std::int64_t num_micro_batches);
 
   /// Pads the documents of a micro-batch. Call it before passes that run() does not run.
   void pad(const parallel::Microbatch& batch) const;
@@ -89,34 +128,61 @@ class CapturedPasses {
  private:
   struct Captured;
 
-  [[nodiscard]] PassesKey key_of(const parallel::Microbatch& batch) const;
+  /// The micro-batches of a key so far.
+  struct KeyUse {
+    int uses = 0;          // without a graph, since the key has lost its graph
+    int inconclusive = 0;  // checks without a result
+  };
+
   [[nodiscard]] bool may_launch(const MicroBatchPasses& passes) const;
-  /// Returns the record of a key, the most recently used first; null on its first use.
+  /// Returns the record of a key, and makes it the most recently used one; null if there is none.
   Captured* find(const PassesKey& key);
+  /// Counts a use of a key that has no record. Returns true if the key gets a record.
+  bool is_due(const PassesKey& key);
+  /// Makes a record with the inputs of a micro-batch. Replaces the least recently used one.
+  void add(const PassesKey& key, const MicroBatchPasses& passes);
   /// Runs the passes with the inputs of the record. Gradients are added, but not counted.
   void compute(Captured& captured);
-  /// Captures the passes. The gradients change.
-  void capture(Captured& captured);
-  /// Runs the passes of a micro-batch without a graph, then captures and checks the graph.
+  /// Captures the passes. The gradients change. `held_bytes`: memory that the check holds.
+  void capture(Captured& captured, double held_bytes);
+  /// Runs the passes of a micro-batch without a graph. Then captures the graph if necessary,
+  /// launches it with the inputs of this micro-batch and half of the gradient scale, and compares
+  /// the loss and the gradients with the expected ones. So a graph that reads an old input or an old
+  /// scale is found. Gradients are expected to be
+  ///   - those of the run without a graph, in the first micro-batch of an update;
+  ///   - those of compute(), if the first micro-batch of an update cannot be launched (ZeRO-1).
+  ///     Only the loss is compared with the run without a graph.
+  /// The check allocates memory only after the run without a graph, when its activations are free.
   void check(Captured& captured, const MicroBatchPasses& passes);
+  /// Returns the difference of a launch from the expected results as text; "" if there is none.
+  /// The gradients change. nullopt: the micro-batch has no finite gradients, or only zeros.
+  std::optional<std::string> difference(Captured& captured, const MicroBatchPasses& passes,
+                                        const at::Tensor& grads_without_graph,
+                                        const at::Tensor& loss_without_graph);
   void launch(Captured& captured, const MicroBatchPasses& passes);
   void run_without_graph(const MicroBatchPasses& passes) const;
-  void turn_off(const std::string& why);
+  /// Runs an action that needs memory. If it throws, sets failure_ and is_choice_.
+  void attempt(const std::function<void()>& action);
+  /// Frees the graphs and logs failure_.
+  void turn_off();
+  void log_on_first_rank(bool is_warning, const std::string& text) const;
 
   model::Transformer& model_;
   objective::Objective& objective_;
-  bool sums_over_ranks_;  // several data ranks sum their gradients
-  std::int64_t pool_;
+  GraphUse use_;
+  bool is_first_rank_;       // of the world
+  bool sums_over_ranks_;     // several data ranks sum their gradients
+  bool gathers_weights_;     // in the first micro-batch of an update (ZeRO-1)
+  bool is_possible_ = true;  // in this update
+  bool said_impossible_ = false;
+  std::shared_ptr<device::CapturePool> pool_;
   double pool_bytes_ = 0;
+  std::map<PassesKey, KeyUse> uses_;
   std::list<std::unique_ptr<Captured>> captured_;
+  int num_captures_ = 0;  // records so far
   std::string failure_;
+  bool is_choice_ = false;  // failure_ is a reason of memory in mode auto
   std::int64_t num_launches_ = 0;
-};
-
-/// The use of CUDA graphs for micro-batches.
-struct GraphUse {
-  std::string mode = "false";  // train.cuda_graph: auto, true or false
-  bool on_cpu = false;         // for tests without a GPU: on a CPU, a launch calls the passes again
 };
 
 /// Returns the graphs of a training; null if use.mode is false or if they are not possible. With

@@ -67,6 +67,7 @@ bool StageExecutor::run(const pipeline::Schedule& schedule,
   if (!alone && hooks.cancel_before(0, num_micro_batches)) return false;
   begin(schedule, micro_batches);
   const bool may_launch = captured_ != nullptr && !hooks.action_took && !activations.is_on();
+  if (captured_ != nullptr) captured_->begin_update(num_micro_batches);
   if (captured_ != nullptr && !may_launch)
     for (const parallel::Microbatch& batch : micro_batches) captured_->pad(batch);
   for (std::size_t i = 0; i < list.size(); ++i) {
@@ -115,6 +116,7 @@ void StageExecutor::run_micro_batch(const Update& update, std::span<const StageA
   captured_->run({.batch = update.batch(list[i]),
                   .grad_scale = update.grad_scale,
                   .loss_sum = update.loss_sum,
+                  .starts_grads = i == 0,
                   .completes_grads = last,
                   .run =
                       [&] {

@@ -195,7 +195,7 @@ TEST(FixedCalls, EmptySequencesAndLongerBoundsChangeNoResult) {
   at::manual_seed(1);
   std::mt19937 draws(1);
   for (const std::int64_t window : {0, 1, 4, 11, 12, 30}) {
-    const auto fixed = std::make_shared<FixedCalls>(2, 12, 32, at::kCPU);
+    const auto fixed = std::make_shared<FixedCalls>(FixedShape{2, 12, 32, 12}, at::kCPU);
     std::vector<at::Tensor> starts;
     for (int trial = 0; trial < 4; ++trial) {
       AttentionSetup setup{.scale = 0.2, .mask = {.window = window}};
@@ -233,8 +233,8 @@ TEST(FixedCalls, EmptySequencesAndLongerBoundsChangeNoResult) {
   }
 }
 
-TEST(FixedCalls, RefusesOtherShapesAndMasksAndTooManyDocuments) {
-  FixedCalls fixed(2, 12, 4, at::kCPU);
+TEST(FixedCalls, RefusesOtherShapesAndMasksAndTooManyOrTooLongDocuments) {
+  FixedCalls fixed({.batch = 2, .length = 12, .documents = 4, .longest = 11}, at::kCPU);
   EXPECT_THROW((void)fixed.calls({.causal = false}, 2, 12, 12), Error);
   EXPECT_THROW((void)fixed.calls({}, 1, 12, 12), Error);
   EXPECT_THROW((void)fixed.calls({}, 2, 12, 13), Error);
@@ -242,6 +242,10 @@ TEST(FixedCalls, RefusesOtherShapesAndMasksAndTooManyDocuments) {
   fixed.set({{0, 1, 12}, {0, 5, 12}});
   EXPECT_EQ(fixed.calls({}, 2, 12, 12)->front().query_offsets,
             (std::vector<std::int32_t>{0, 1, 12, 17, 24}));
+  EXPECT_EQ(fixed.calls({}, 2, 12, 12)->front().longest_queries, 11);
+  EXPECT_EQ(fixed.calls({.window = 3}, 2, 12, 12)->front().longest_keys, 11);
+  EXPECT_THROW(fixed.set({{0, 12}, {0, 5, 12}}), Error);
+  EXPECT_THROW(fixed.set({}), Error);
 }
 
 TEST(AttentionMemo, KeepsOnePlanAndOneUploadForEverySetup) {
