@@ -106,7 +106,7 @@ TEST(GpuGraphs, CapturedWorkOfOnePoolSharesItsMemory) {
     EXPECT_NEAR(sum.item<double>(), expected, 1e-4 * expected) << i;
   }
   works.clear();
-  works.emplace_back(pool, [&work] { work(5); });  // in the memory of destroyed work
+  works.emplace_back(pool, [&work] { work(5); });  // it takes the memory of destroyed work
   EXPECT_LE(before - free_bytes(), 1.5 * bytes);
 }
 

@@ -4,8 +4,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <exception>
 #include <limits>
 #include <utility>
@@ -13,7 +11,6 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/named_range.hpp"
-#include "core/number.hpp"
 #include "core/operation_record.hpp"
 #include "device/captured_work.hpp"
 #include "device/device.hpp"
@@ -22,6 +19,7 @@
 #include "ops/attention.hpp"
 #include "ops/attention/memo.hpp"
 #include "ops/operations.hpp"
+#include "train/step/graph_checks.hpp"
 
 namespace trireme::train {
 namespace {
@@ -29,18 +27,6 @@ namespace {
 /// Factor of the gradient scale in a check. A power of two keeps all bits of the gradients, except
 /// of fp16 numbers that become subnormal. Their share of the norm is far below the bounds.
 constexpr double kCheckFactor = 0.5;
-
-/// Largest share of the device memory that graphs take with mode auto. Larger activations belong to
-/// kernels that take longer than their launches.
-constexpr double kAutoShare = 0.1;
-
-/// Least number in PassesKey::longest. Flash attention divides a document into parts of at most this
-/// length, so a smaller number saves nothing. With a longest document of one token, flash attention
-/// also requires that no document is empty.
-constexpr std::int64_t kLeastLongest = 128;
-
-/// Elements of a gradient buffer for which a norm needs temporary memory at one time.
-constexpr std::int64_t kNormPart = std::int64_t{1} << 22;
 
 /// Returns true if nothing but the tensors that a graph copies changes between micro-batches.
 bool has_fixed_inputs(const parallel::Microbatch& batch) {
@@ -63,23 +49,6 @@ std::shared_ptr<ops::FixedCalls> fixed_calls(const PassesKey& key, at::Device de
       device);
 }
 
-std::int64_t power_of_two_from(std::int64_t number) {
-  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(number)));
-}
-
-std::int64_t power_of_four_from(std::int64_t number) {
-  const std::int64_t power = power_of_two_from(number);
-  return std::countr_zero(static_cast<std::uint64_t>(power)) % 2 == 0 ? power : 2 * power;
-}
-
-/// Returns the 2-norm in fp64, without a copy of all values in fp64.
-at::Tensor norm_in_parts(const at::Tensor& values) {
-  at::Tensor sum = at::zeros({}, values.options().dtype(at::kDouble));
-  for (const at::Tensor& part : values.split(kNormPart))
-    sum.add_(part.to(at::kDouble).square().sum());
-  return sum.sqrt();
-}
-
 /// Counts no uses of parameters while it exists.
 class Uncounted {
  public:
@@ -95,33 +64,6 @@ class Uncounted {
  private:
   parallel::ParamRegistry& registry_;
 };
-
-/// Compares the loss and the gradients of a launched graph with the expected ones. Returns the
-/// difference as text; "" if rounding explains it; nullopt if the expected gradients are not finite,
-/// or only zeros.
-std::optional<std::string> compare(const at::Tensor& expected_grads,
-                                   const at::Tensor& difference_of_grads,
-                                   const at::Tensor& expected_loss, const at::Tensor& loss,
-                                   double bound) {
-  const at::Tensor numbers =
-      at::stack({norm_in_parts(expected_grads), norm_in_parts(difference_of_grads),
-                 expected_loss.abs(), (loss - expected_loss).abs()})
-          .cpu();
-  const double* value = numbers.const_data_ptr<double>();
-  if (!std::isfinite(value[0]) || !std::isfinite(value[2])) return std::nullopt;
-  std::string difference;
-  const auto check = [&](const char* what, double norm, double apart) {
-    if (apart <= bound * norm) return;  // a NaN only in the graph is an error
-    difference = formatted(
-        "the {} of a launched micro-batch differ from the expected ones by {} of their norm; "
-        "rounding explains at most {}",
-        what, number_text(apart / norm), number_text(bound));
-  };
-  check("losses", value[2], value[3]);
-  check("gradients", value[0], value[1]);
-  if (difference.empty() && value[0] == 0) return std::nullopt;
-  return difference;
-}
 
 /// Logs why micro-batches have no graphs, on the first rank.
 void report_reason(const GraphUse& use, at::Device device, const std::string& reason) {
@@ -193,33 +135,6 @@ struct CapturedPasses::Captured {
   std::optional<device::CapturedWork> work;
   bool is_checked = false;
 };
-
-PassesKey passes_key(const parallel::Microbatch& batch, std::int64_t window) {
-  const std::int64_t documents = ops::num_documents(batch.bounds, batch.rows());
-  const std::int64_t longest = ops::longest_document(batch.bounds, batch.length());
-  return {.rows = batch.rows(),
-          .length = batch.length(),
-          .documents = documents == batch.rows() ? 0 : power_of_four_from(documents),
-          .longest = std::min(std::max(power_of_two_from(longest), kLeastLongest), batch.length()),
-          .window = window,
-          .has_weights = batch.target_weights.defined()};
-}
-
-void check_graph_memory(const GraphMemory& memory, const std::string& mode) {
-  if (mode == "auto" && memory.graphs > kAutoShare * memory.total) {
-    fail(ErrorKind::resource,
-         "graphs need {} of device memory. train.cuda_graph = auto uses at most a tenth of the {}, "
-         "because graphs save time only if the activations are small. Set train.cuda_graph true to "
-         "use graphs",
-         format_bytes(memory.graphs), format_bytes(memory.total));
-  }
-  if (memory.left < memory.graphs) {
-    fail(ErrorKind::resource,
-         "graphs keep {} of device memory, and the {} that are left are too little for a "
-         "micro-batch without a graph. A smaller train.micro_batch leaves more memory",
-         format_bytes(memory.graphs), format_bytes(memory.left));
-  }
-}
 
 CapturedPasses::CapturedPasses(model::Transformer& model, objective::Objective& objective,
                                const parallel::Mesh& mesh, GraphUse use)
@@ -379,7 +294,8 @@ std::optional<std::string> CapturedPasses::difference(Captured& captured,
   grads.mul_(1 / kCheckFactor).sub_(expected);
   // Equal kernels compute both results. Only atomic additions may have another order.
   const bool is_short = at::elementSize(model_.registry().dtypes().compute) == 2;
-  return compare(expected, grads, loss_without_graph, captured.loss, is_short ? 5e-3 : 1e-4);
+  return graph_difference(expected, grads, loss_without_graph, captured.loss,
+                          is_short ? 5e-3 : 1e-4);
 }
 
 void CapturedPasses::launch(Captured& captured, const MicroBatchPasses& passes) {

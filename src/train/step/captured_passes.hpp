@@ -1,7 +1,6 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include <compare>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -14,6 +13,7 @@
 #include "model/transformer.hpp"
 #include "objective/objective.hpp"
 #include "parallel/mesh.hpp"
+#include "train/step/graph_key.hpp"
 
 namespace trireme::train {
 
@@ -22,32 +22,6 @@ struct GraphUse {
   std::string mode = "false";  // train.cuda_graph: auto, true or false
   bool on_cpu = false;         // for tests without a GPU: on a CPU, a launch calls the passes again
 };
-
-/// The properties of a micro-batch that a graph depends on.
-struct PassesKey {
-  std::int64_t rows = 0;
-  std::int64_t length = 0;
-  std::int64_t documents = 0;  // a power of four; 0: every row is one document
-  std::int64_t longest = 0;    // tokens of the longest document: a power of two, at most the length
-  std::int64_t window = 0;     // largest window in training (train.window_schedule)
-  bool has_weights = false;    // targets have weights
-
-  auto operator<=>(const PassesKey&) const = default;
-};
-
-/// Returns the key of a micro-batch, with its numbers rounded up. `window`: see PassesKey.
-PassesKey passes_key(const parallel::Microbatch& batch, std::int64_t window);
-
-/// Memory of a device after a capture, in bytes.
-struct GraphMemory {
-  double graphs = 0;  // of all graphs together
-  double left = 0;    // free, without the cache of the allocator
-  double total = 0;
-};
-
-/// Throws Error(resource) if graphs take too much memory: with mode auto more than a tenth of the
-/// device, or so much that a micro-batch without a graph has too little.
-void check_graph_memory(const GraphMemory& memory, const std::string& mode);
 
 /// Forward and backward of one micro-batch.
 struct MicroBatchPasses {
@@ -79,9 +53,9 @@ std::string reason_against_captured_passes(const model::Transformer& model,
 ///                                          the stored inputs and checked (see check())
 ///   later micro-batches                    are launched
 ///
-/// Objects of one key share the memory of their graphs with those of other keys. A key that is used
-/// rarely does not replace the graph of another one before it has had kUsesBeforeGraph uses. A run
-/// makes at most kMostCaptures graphs.
+/// All graphs share the memory of one pool. There are at most kMostGraphs graphs: a new one replaces
+/// the one that was least recently used. A run makes at most kMostCaptures graphs. So a key that is
+/// used rarely does not replace the graphs of other keys again and again.
 ///
 /// If the results differ, if the capture fails, or if the graph takes too much memory, the gradients
 /// are restored and all later micro-batches run without graphs. The log says why. A micro-batch also
@@ -94,8 +68,7 @@ class CapturedPasses {
   static constexpr std::size_t kMostGraphs = 8;
   static constexpr int kUsesBeforeGraph = 3;
   static constexpr int kMostCaptures = 16;
-  /// Most checks of a key without a result.
-  static constexpr int kMostInconclusive = 8;
+  static constexpr int kMostInconclusive = 8;  // checks of a key that have no result
 
   /// All references must outlive this object. The gradients and the weights of the model must keep
   /// their addresses.
@@ -128,10 +101,10 @@ class CapturedPasses {
  private:
   struct Captured;
 
-  /// The micro-batches of a key so far.
+  /// Counts of a key.
   struct KeyUse {
-    int uses = 0;          // without a graph, since the key has lost its graph
-    int inconclusive = 0;  // checks without a result
+    int uses = 0;          // micro-batches without a record, since the last record was replaced
+    int inconclusive = 0;  // checks that had no result
   };
 
   [[nodiscard]] bool may_launch(const MicroBatchPasses& passes) const;
@@ -155,7 +128,7 @@ class CapturedPasses {
   /// The check allocates memory only after the run without a graph, when its activations are free.
   void check(Captured& captured, const MicroBatchPasses& passes);
   /// Returns the difference of a launch from the expected results as text; "" if there is none.
-  /// The gradients change. nullopt: the micro-batch has no finite gradients, or only zeros.
+  /// Returns nullopt if the micro-batch has no finite gradients, or only zeros. The gradients change.
   std::optional<std::string> difference(Captured& captured, const MicroBatchPasses& passes,
                                         const at::Tensor& grads_without_graph,
                                         const at::Tensor& loss_without_graph);
@@ -170,10 +143,10 @@ class CapturedPasses {
   model::Transformer& model_;
   objective::Objective& objective_;
   GraphUse use_;
-  bool is_first_rank_;       // of the world
+  bool is_first_rank_;       // rank 0 of the world
   bool sums_over_ranks_;     // several data ranks sum their gradients
-  bool gathers_weights_;     // in the first micro-batch of an update (ZeRO-1)
-  bool is_possible_ = true;  // in this update
+  bool gathers_weights_;     // the first micro-batch of an update does it (ZeRO-1)
+  bool is_possible_ = true;  // this update can have launches
   bool said_impossible_ = false;
   std::shared_ptr<device::CapturePool> pool_;
   double pool_bytes_ = 0;

@@ -6,6 +6,7 @@
 #include "train/state/continuation.hpp"
 #include "train/state/resume.hpp"
 #include "train/step/captured_passes.hpp"
+#include "train/step/graph_checks.hpp"
 #include "unit/train/captured_trial.hpp"
 
 namespace trireme::train {
@@ -60,6 +61,52 @@ TEST(ReasonsAgainstGraphs, ALossOverRowsWithTargetsIsNotCaptured) {
   const objective::CrossEntropy loss(trial.registry, trial.model.head_weight(), ops::Path::fast, {},
                                      objective::LossRows::targets);
   EXPECT_NE(reason_against_captured_passes(trial.model, loss, trial.mesh), "");
+}
+
+TEST(PassesKey, RoundsDocumentsToAPowerOfFourAndTheLongestOneToAPowerOfTwo) {
+  parallel::Microbatch batch;
+  batch.tokens = at::zeros({2, 1000}, at::kLong);
+  const auto key = [&](std::vector<std::vector<std::int64_t>> bounds) {
+    batch.bounds = std::move(bounds);
+    return passes_key(batch, 7);
+  };
+  const PassesKey whole{.rows = 2, .length = 1000, .documents = 0, .longest = 1000, .window = 7};
+  EXPECT_EQ(key({}), whole);
+  EXPECT_EQ(key({{0, 1000}, {0, 1000}}), whole);
+  const PassesKey three = key({{0, 600, 1000}, {0, 1000}});
+  EXPECT_EQ(three.documents, 4);
+  EXPECT_EQ(three.longest, 1000);
+  EXPECT_EQ(key({{0, 500, 1000}, {0, 700, 1000}}), three);
+  const PassesKey five = key({{0, 300, 600, 1000}, {0, 500, 1000}});
+  EXPECT_EQ(five.documents, 16);
+  EXPECT_EQ(five.longest, 512);
+  EXPECT_EQ(key({{0, 513, 600, 1000}, {0, 500, 1000}}).longest, 1000);
+  std::vector<std::int64_t> tokens(1001);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int64_t>(i);
+  EXPECT_EQ(key({tokens, tokens}).longest, 128);
+  EXPECT_EQ(key({tokens, tokens}).documents, 4096);
+  batch.target_weights = at::ones({2, 1000});
+  EXPECT_NE(key({}), whole);
+}
+
+TEST(GraphMemory, AutoUsesATenthOfTheDeviceAndOtherPassesNeedAsMuchAsGraphs) {
+  const auto reason = [](const GraphMemory& memory, const std::string& mode) -> std::string {
+    try {
+      check_graph_memory(memory, mode);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::resource);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(reason({.graphs = 9, .left = 50, .total = 100}, "auto"), "");
+  EXPECT_NE(reason({.graphs = 11, .left = 50, .total = 100}, "auto").find("a tenth"),
+            std::string::npos);
+  EXPECT_EQ(reason({.graphs = 11, .left = 50, .total = 100}, "true"), "");
+  for (const char* mode : {"auto", "true"}) {
+    EXPECT_NE(reason({.graphs = 9, .left = 8, .total = 100}, mode).find("too little"),
+              std::string::npos);
+  }
 }
 
 TEST(GraphKey, TakesAutoTrueAndFalse) {

@@ -6,6 +6,7 @@
 
 #include "comm/self/self_communicator.hpp"
 #include "support/strict_device.hpp"
+#include "train/step/captured_passes.hpp"
 #include "train/verify/trial_model.hpp"
 #include "train/verify/verify_layout.hpp"
 
@@ -29,8 +30,8 @@ struct Case {
   bool graphs = false;
 };
 
-/// With graphs, the first two updates run without one.
-constexpr int kFirstLaunched = 3;
+/// The first update with a launch. Updates before it run without a graph, also the checked one.
+constexpr int kFirstLaunched = train::CapturedPasses::kUsesBeforeGraph + 2;
 
 /// Values of the second step; with graphs, of the first step that is launched.
 struct Result {
