@@ -33,7 +33,7 @@ bool tiles_apply(const at::Tensor& q, const AttentionSetup& setup);
 AttentionForward tiles_forward;
 AttentionBackward tiles_backward;
 
-/// Returns true if oneDNN has small matmuls in fp32 for this CPU, q is fp32 or its products are
+/// Returns true if this CPU has AVX-512, q is fp32 or its products are
 /// widened to fp32, and the shapes fit as for tiles_apply(), with D a multiple of 16.
 bool fp32_tiles_apply(const at::Tensor& q, const AttentionSetup& setup);
 

@@ -10,12 +10,12 @@ namespace {
 
 using namespace tiles;
 
-/// Returns true if oneDNN has the small matmuls for T. It throws if it has none for this CPU, or if
-/// it is configured to use fewer instructions than the CPU has.
-template <class T>
-bool multiplies() {
-  try {
-    const std::array<T, 32 * 32> zeros{};
+bool multiplies_bf16() {
+#ifdef __x86_64__
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx512bf16")) return false;
+  try {  // oneDNN may be configured to use fewer instructions than the CPU has
+    const std::array<Bits, 32 * 32> zeros{};
     std::array<float, 32 * 32> out{};
     multiply(32, 32, 32, zeros.data(), 32, zeros.data(), out.data(), false);
     at::native::cpublas::brgemm_release();
@@ -23,12 +23,6 @@ bool multiplies() {
   } catch (const std::exception&) {
     return false;
   }
-}
-
-bool multiplies_bf16() {
-#ifdef __x86_64__
-  __builtin_cpu_init();
-  return __builtin_cpu_supports("avx512bf16") && multiplies<Bits>();
 #else
   return false;
 #endif
@@ -116,12 +110,11 @@ void forward_group(const TileGroup& group, const at::Tensor& q, const at::Tensor
                    const at::Tensor& v, const AttentionSetup& setup, const AttentionOutput& result,
                    ForwardScratch<T>& s) {
   const auto width = q.size(3);
-  const auto heads = q.size(1) / k.size(1);
   const auto padded = round_up(group.bundle->num_keys, kKeys);
   copy_keys(k, group, padded, width, s.keys.data());
   copy_keys(v, group, padded, width, s.values.data());
   transpose_rows(s.values.data(), padded, width, s.pairs.data(), s.values_across.data());
-  for (auto head = group.kv_head * heads; head < (group.kv_head + 1) * heads; ++head) {
+  for (auto head = group.first_head; head < group.end_head; ++head) {
     for (const QueryTile& tile : group.bundle->tiles)
       forward_queries(group, head, tile, q, setup, result, s);
   }
@@ -135,7 +128,7 @@ AttentionOutput forward(const at::Tensor& q_in, const at::Tensor& k_in, const at
   const auto v = last_dim_contiguous(v_in);
   const AttentionOutput result = empty_output(q, setup);
   const auto planned = planned_attention(setup, q.size(0), q.size(2), k.size(2));
-  for_groups<ForwardScratch<T>>(*planned, k,
+  for_groups<ForwardScratch<T>>(TileWork(*planned, q, k), q.size(3),
                                 [&](const TileGroup& group, ForwardScratch<T>& scratch) {
                                   forward_group(group, q, k, v, setup, result, scratch);
                                 });
@@ -150,7 +143,8 @@ bool tiles_apply(const at::Tensor& q, const AttentionSetup& setup) {
 }
 
 bool fp32_tiles_apply(const at::Tensor& q, const AttentionSetup& setup) {
-  static const bool usable = multiplies<float>();
+  // Other CPUs were not measured: oneDNN has no fast small matmul for some of them.
+  const bool usable = kernels::table().panel_products != nullptr;
   const bool computes_fp32 =
       q.scalar_type() == at::kFloat || (q.scalar_type() == at::kBFloat16 && widens_products(q));
   return usable && computes_fp32 && fits_tiles<float>(q, setup);

@@ -29,8 +29,9 @@
 /// S and P are transposed (keys down, queries across): a query's statistics lie along the vector
 /// lanes, and the softmax writes P in the layout that the next matmul reads. No tensor of size Tq x
 /// Tk is kept, and tiles that no query sees are skipped. A key head's keys are sorted by position
-/// once for all query heads of its group. Short documents of a row share tiles (bundle.hpp). Source: Dao et al., "FlashAttention", NeurIPS 2022, for
-/// the online softmax and the recomputation in backward.
+/// once for all query heads of its group. Short documents of a row share tiles (bundle.hpp); an
+/// infinity or NaN in one of them may then reach the others. Source: Dao et al., "FlashAttention",
+/// NeurIPS 2022, for the online softmax and the recomputation in backward.
 namespace trireme::ops::tiles {
 
 using kernels::ScoreTile;
@@ -40,7 +41,7 @@ inline constexpr std::int64_t kQueries = kTileQueries;
 inline constexpr std::int64_t kKeys = 64;         // per tile
 inline constexpr std::int64_t kBundleKeys = 512;  // short documents, computed together
 inline constexpr std::int64_t kMaxWidth = 256;
-inline constexpr std::int64_t kFewestQueries = 16;  // with explicit positions, as in decode steps
+inline constexpr std::int64_t kFewestQueries = 16;  // with explicit positions
 
 inline std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
@@ -197,20 +198,25 @@ struct QueryPack {
   Buffer<T> pairs;     // words [queries / 2, width]
 };
 
-/// The documents of one bundle in one row, and the query heads that share one key head.
+/// The documents of one bundle in one row, and query heads that share one key head.
 struct TileGroup {
   std::int64_t batch;
   std::int64_t kv_head;
+  std::int64_t first_head;
+  std::int64_t end_head;
   const DocumentBundle* bundle;
 };
 
+/// Returns groups of `heads` query heads each; `shared` query heads share one key head.
 inline std::vector<TileGroup> groups_of(const std::vector<DocumentBundle>& bundles,
-                                        const at::Tensor& k) {
+                                        const at::Tensor& q, std::int64_t shared,
+                                        std::int64_t heads) {
   std::vector<TileGroup> groups;
-  for (std::int64_t b = 0; b < k.size(0); ++b) {
-    for (std::int64_t head = 0; head < k.size(1); ++head) {
+  for (std::int64_t b = 0; b < q.size(0); ++b) {
+    for (std::int64_t head = 0; head < q.size(1); head += heads) {
       for (const DocumentBundle& bundle : bundles) {
-        if (bundle.row < 0 || bundle.row == b) groups.push_back({b, head, &bundle});
+        if (bundle.row < 0 || bundle.row == b)
+          groups.push_back({b, head / shared, head, head + heads, &bundle});
       }
     }
   }
@@ -273,19 +279,31 @@ inline void put_rows(const float* in, const float* factors, const at::Tensor& x,
   }
 }
 
+/// The work of a call. Heads that share keys are one group, which sorts the keys once. If there are
+/// fewer groups than threads, each head has its own. The bits of the results are the same.
+struct TileWork {
+  TileWork(const AttentionPlan& plan, const at::Tensor& q, const at::Tensor& k)
+      : bundles(bundle_documents(plan, kBundleKeys)), shared(q.size(1) / k.size(1)) {
+    groups = groups_of(bundles, q, shared, shared);
+    divides_heads = shared > 1 && std::ssize(groups) < at::get_num_threads();
+    if (divides_heads) groups = groups_of(bundles, q, shared, 1);
+  }
+
+  std::vector<DocumentBundle> bundles;
+  std::int64_t shared;  // query heads of a key head
+  bool divides_heads = false;
+  std::vector<TileGroup> groups;
+};
+
 /// Calls body(group, scratch) for all groups on ATen's threads. Each group writes its own rows.
 template <class Scratch, class Body>
-inline void for_groups(const AttentionPlan& plan, const at::Tensor& k, const Body& body) {
-  const auto bundles = bundle_documents(plan, kBundleKeys);
-  const auto groups = groups_of(bundles, k);
-  const auto length = most_keys(bundles);
-  at::parallel_for(0, static_cast<std::int64_t>(groups.size()), 1,
-                   [&](std::int64_t from, std::int64_t to) {
-                     Scratch scratch(length, k.size(3));
-                     for (auto i = from; i < to; ++i)
-                       body(groups[static_cast<std::size_t>(i)], scratch);
-                     at::native::cpublas::brgemm_release();
-                   });
+inline void for_groups(const TileWork& work, std::int64_t width, const Body& body) {
+  const auto length = most_keys(work.bundles);
+  at::parallel_for(0, std::ssize(work.groups), 1, [&](std::int64_t from, std::int64_t to) {
+    Scratch scratch(length, width);
+    for (auto i = from; i < to; ++i) body(work.groups[static_cast<std::size_t>(i)], scratch);
+    at::native::cpublas::brgemm_release();
+  });
 }
 
 }  // namespace trireme::ops::tiles

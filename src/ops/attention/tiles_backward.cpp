@@ -17,6 +17,8 @@ struct BackwardScratch {
         pairs(kHasPairs ? length * width : 0),
         grad_keys(length * width),
         grad_values(length * width),
+        head_keys(length * width),
+        head_values(length * width),
         query(width),
         grad_out(width),
         scores(kKeys * kQueries),
@@ -31,8 +33,12 @@ struct BackwardScratch {
   Buffer<T> values;       // [length, D]
   Buffer<T> keys_across;  // [D, length]
   Buffer<T> pairs;
-  Buffer<float> grad_keys;    // [length, D]
+  Buffer<float> grad_keys;    // [length, D], over the heads of the group
   Buffer<float> grad_values;  // [length, D]
+  Buffer<float> head_keys;    // [length, D], of one later head
+  Buffer<float> head_values;  // [length, D]
+  float* to_keys = nullptr;   // the buffers of the current head
+  float* to_values = nullptr;
   QueryPack<T> query;
   QueryPack<T> grad_out;
   Buffer<float> scores;        // [keys, queries]
@@ -73,9 +79,9 @@ void backward_tile(const QueryTile& queries, std::int64_t padded, const Attentio
              s.grad_out.by_width.data(), s.grad_weights.data(), false);
     const T* grad_scores = softmax_tile_backward(tile, s);
     multiply(kKeys, width, kQueries, s.weights.data(), kQueries, s.grad_out.by_query(),
-             s.grad_values.data() + key * width, true);
+             s.to_values + key * width, true);
     multiply(kKeys, width, kQueries, s.grad_scores.data(), kQueries, s.query.by_query(),
-             s.grad_keys.data() + key * width, true);
+             s.to_keys + key * width, true);
     multiply(width, kQueries, kKeys, s.keys_across.data() + key, padded, grad_scores,
              s.grad_query.data(), add);
     add = true;
@@ -104,8 +110,8 @@ void multiply_rows(const Rows& grad_out, const Rows& out, std::int64_t count, st
   }
 }
 
-/// Processes one query head and one tile of queries: adds to grad_keys and grad_values of the
-/// scratch and writes the tile's rows of grads.q.
+/// Processes one query head and one tile of queries: adds to the head's gradients of keys and values
+/// in the scratch and writes the tile's rows of grads.q.
 template <class T>
 void backward_queries(const TileGroup& group, std::int64_t head, const QueryTile& tile,
                       const BackwardInput& in, const AttentionSetup& setup,
@@ -132,29 +138,44 @@ void backward_queries(const TileGroup& group, std::int64_t head, const QueryTile
   });
 }
 
+/// Writes the gradients of keys and values to the head `target` of grads.k and grads.v.
 template <class T>
 void backward_group(const TileGroup& group, const BackwardInput& in, const AttentionSetup& setup,
-                    const AttentionGrads& grads, BackwardScratch<T>& s) {
+                    const AttentionGrads& grads, std::int64_t target, BackwardScratch<T>& s) {
   const auto width = in.q.size(3);
-  const auto heads = in.q.size(1) / in.k.size(1);
   const auto padded = round_up(group.bundle->num_keys, kKeys);
   copy_keys(in.k, group, padded, width, s.keys.data());
   copy_keys(in.v, group, padded, width, s.values.data());
   transpose_rows(s.keys.data(), padded, width, s.pairs.data(), s.keys_across.data());
-  std::fill_n(s.grad_keys.data(), padded * width, 0.0F);
-  std::fill_n(s.grad_values.data(), padded * width, 0.0F);
-  for (auto head = group.kv_head * heads; head < (group.kv_head + 1) * heads; ++head) {
+  for (auto head = group.first_head; head < group.end_head; ++head) {
+    const bool is_first = head == group.first_head;
+    s.to_keys = is_first ? s.grad_keys.data() : s.head_keys.data();
+    s.to_values = is_first ? s.grad_values.data() : s.head_values.data();
+    std::fill_n(s.to_keys, padded * width, 0.0F);
+    std::fill_n(s.to_values, padded * width, 0.0F);
     for (const QueryTile& tile : group.bundle->tiles)
       backward_queries(group, head, tile, in, setup, grads, s);
+    if (is_first) continue;
+    // Each head is summed alone first, so that the bits are those of divided heads.
+    for (std::int64_t i = 0; i < padded * width; ++i) {
+      s.grad_keys.data()[i] += s.to_keys[i];
+      s.grad_values.data()[i] += s.to_values[i];
+    }
   }
   std::int64_t first = 0;
   for (const TokenRange& range : group.bundle->keys) {
-    put_rows(s.grad_keys.data() + first * width, nullptr, grads.k, group.batch, group.kv_head,
-             range);
-    put_rows(s.grad_values.data() + first * width, nullptr, grads.v, group.batch, group.kv_head,
-             range);
+    put_rows(s.grad_keys.data() + first * width, nullptr, grads.k, group.batch, target, range);
+    put_rows(s.grad_values.data() + first * width, nullptr, grads.v, group.batch, target, range);
     first += range.length;
   }
+}
+
+/// Sums gradients [B, H, T, D] in fp32 over `shared` query heads each, in the order of the heads.
+at::Tensor sum_heads(const at::Tensor& grad, std::int64_t shared, at::ScalarType type) {
+  const at::Tensor heads = grad.unflatten(1, {-1, shared});  // [B, Hk, shared, T, D]
+  at::Tensor sum = heads.select(2, 0).clone();
+  for (std::int64_t head = 1; head < shared; ++head) sum.add_(heads.select(2, head));
+  return sum.to(type);
 }
 
 template <class T>
@@ -167,16 +188,27 @@ AttentionGrads backward(const at::Tensor& grad_out_in, const at::Tensor& q_in,
   const auto v = last_dim_contiguous(v_in);
   const auto out = last_dim_contiguous(forward.out);
   const auto lse = forward.lse.contiguous();
-  const auto space = [&](const at::Tensor& x) {
-    return at::empty(x.sizes(), x.options().dtype(result_type(x, setup)));
-  };
-  AttentionGrads grads{space(q), space(k), space(v)};
-  const BackwardInput input{grad_out, q, k, v, out, lse};
+  const auto type = result_type(q, setup);
   const auto planned = planned_attention(setup, q.size(0), q.size(2), k.size(2));
-  for_groups<BackwardScratch<T>>(*planned, k,
-                                 [&](const TileGroup& group, BackwardScratch<T>& scratch) {
-                                   backward_group(group, input, setup, grads, scratch);
-                                 });
+  const TileWork work(*planned, q, k);
+  AttentionGrads grads;
+  grads.q = at::empty(q.sizes(), q.options().dtype(type));
+  const auto space = [&](const at::Tensor& x) {  // of each query head, if heads are divided
+    if (!work.divides_heads) return at::empty(x.sizes(), x.options().dtype(type));
+    return at::empty({x.size(0), q.size(1), x.size(2), x.size(3)}, x.options().dtype(at::kFloat));
+  };
+  grads.k = space(k);
+  grads.v = space(v);
+  const BackwardInput input{grad_out, q, k, v, out, lse};
+  for_groups<BackwardScratch<T>>(
+      work, q.size(3), [&](const TileGroup& group, BackwardScratch<T>& scratch) {
+        const auto target = work.divides_heads ? group.first_head : group.kv_head;
+        backward_group(group, input, setup, grads, target, scratch);
+      });
+  if (work.divides_heads) {
+    grads.k = sum_heads(grads.k, work.shared, type);
+    grads.v = sum_heads(grads.v, work.shared, type);
+  }
   return grads;
 }
 

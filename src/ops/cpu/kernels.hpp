@@ -246,7 +246,8 @@ struct PanelProduct {
   std::int64_t columns;
   std::int64_t width;
   std::int64_t next_rows;  // rows of a transposed A that the next call reads after these
-  /// For each row, 32 words more than a row has, with the number of rows rounded up to whole tiles.
+  /// Used if A is transposed or does not end with a whole word: 32 words more than a row has, for
+  /// each row, with the number of rows rounded up to whole tiles.
   std::uint32_t* scratch;
 };
 

@@ -171,6 +171,7 @@ TEST(PackedMatmulChoice, LeavesFp32ToLibTorchOnIntelOnly) {
   const at::Tensor x = at::ones({64, 64});
   const bool has_kernels = kernels::table().panel_products != nullptr;
   EXPECT_EQ(takes_packed_matmul(x, x), has_kernels && !kernels::is_intel());
+  EXPECT_FALSE(takes_packed_matmul(x.narrow(0, 0, 15), x));  // too few rows to pay for packing
 }
 
 TEST(PackedMatmulChoice, LeavesOtherDtypesAndEmptyOrNarrowFactorsToLibTorch) {
