@@ -193,7 +193,8 @@ AttentionGrads backward(const at::Tensor& grad_out_in, const at::Tensor& q_in,
   const TileWork work(*planned, q, k);
   AttentionGrads grads;
   grads.q = at::empty(q.sizes(), q.options().dtype(type));
-  const auto space = [&](const at::Tensor& x) {  // of each query head, if heads are divided
+  // If heads are divided, each query head has its own gradients of keys and values.
+  const auto space = [&](const at::Tensor& x) {
     if (!work.divides_heads) return at::empty(x.sizes(), x.options().dtype(type));
     return at::empty({x.size(0), q.size(1), x.size(2), x.size(3)}, x.options().dtype(at::kFloat));
   };
