@@ -26,9 +26,10 @@ struct FixedShape {
 /// document boundaries of other batches.
 ///
 /// The offsets have room for shape.documents documents. All sequences after the last document are
-/// empty, and the longest sequence is stated as shape.longest tokens. Only for causal masks and whole rows: then one
-/// call takes all tokens in order. With a window, a document that is shorter than the window is in
-/// the same call, because the window hides no key of the document. Not for several threads.
+/// empty, and the longest sequence is stated as shape.longest tokens. Only for causal masks and whole
+/// rows: then one call takes all tokens in order. With a window, a document that is shorter than the
+/// window is in the same call, because the window hides no key of the document. Not for several
+/// threads.
 class FixedCalls {
  public:
   FixedCalls(const FixedShape& shape, at::Device device);
