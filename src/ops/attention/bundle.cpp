@@ -45,7 +45,7 @@ std::vector<DocumentBundle> bundle_documents(const AttentionPlan& plan, std::int
   for (const DocumentPlan& document : plan) {
     const bool starts = bundles.empty() || bundles.back().row != document.row ||
                         bundles.back().num_keys + document.num_keys > most_keys;
-    if (starts) bundles.push_back({.row = document.row});
+    if (starts) bundles.emplace_back().row = document.row;
     add_document(bundles.back(), document);
   }
   for (DocumentBundle& bundle : bundles) std::ranges::for_each(bundle.tiles, fill_last_columns);
