@@ -1,7 +1,3 @@
-#include "ops/cpu/kernels.hpp"
-
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -10,24 +6,10 @@
 
 #include "core/dtype.hpp"
 #include "core/philox.hpp"
+#include "unit/ops/kernel_tables.hpp"
 
-/// The machine usually runs only its best kernel table. This test compares every table that the
-/// machine can run with the formulas in fp64.
 namespace trireme::ops::kernels {
 namespace {
-
-using Floats = std::vector<float>;
-using Halves = std::vector<std::uint16_t>;
-
-Floats random_floats(std::size_t n, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal;
-  Floats values(n);
-  for (auto& value : values) value = normal(generator);
-  return values;
-}
-
-class EveryTable : public ::testing::TestWithParam<const Table*> {};
 
 TEST_P(EveryTable, NormsRows) {
   constexpr std::int64_t kRows = 3;
@@ -293,10 +275,6 @@ TEST_P(EveryTable, DropoutUsesPhiloxWords) {
     EXPECT_EQ(y[i], words[(10 + i) % 4] >= (1U << 31) ? 2.0F : 0.0F) << i;
   }
 }
-
-INSTANTIATE_TEST_SUITE_P(OfThisMachine, EveryTable,
-                         ::testing::ValuesIn(usable_tables().begin(), usable_tables().end()),
-                         [](const auto& instance) { return std::string(instance.param->name); });
 
 }  // namespace
 }  // namespace trireme::ops::kernels

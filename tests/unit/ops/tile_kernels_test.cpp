@@ -1,33 +1,16 @@
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
-#include <random>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "core/dtype.hpp"
-#include "ops/cpu/kernels.hpp"
+#include "unit/ops/kernel_tables.hpp"
 
-/// The kernels of tiles of attention, in every table that the machine can run.
+/// The kernels of tiles of attention.
 namespace trireme::ops::kernels {
 namespace {
 
-using Floats = std::vector<float>;
-using Halves = std::vector<std::uint16_t>;
-
-Floats random_numbers(std::size_t n, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal;
-  Floats values(n);
-  for (float& value : values) value = normal(generator);
-  return values;
-}
-
-class TileKernels : public ::testing::TestWithParam<const Table*> {};
-
-TEST_P(TileKernels, TransposesAndPacksPairs) {
+TEST_P(EveryTable, TransposesAndPacksPairs) {
   std::vector<std::uint32_t> in(32 * 48);
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<std::uint32_t>(i);
   std::vector<std::uint32_t> across(in.size());
@@ -53,13 +36,13 @@ std::vector<std::int32_t> intervals_from(std::int32_t first, bool moves) {
 
 /// Two tiles of keys, the second with larger scores, with the diagonal, and with a first key that
 /// is hidden from all queries or moves with them. The result equals one softmax over all keys.
-TEST_P(TileKernels, OnlineSoftmaxEqualsSoftmax) {
+TEST_P(EveryTable, OnlineSoftmaxEqualsSoftmax) {
   constexpr std::int64_t kKeys = 4;
   constexpr std::int64_t kQueries = 16;
   constexpr double kScale = 0.5;
   for (const auto& [growth, moves] :
        {std::pair{1.0F, false}, std::pair{100.0F, false}, std::pair{1.0F, true}}) {
-    auto scores = random_numbers(2 * kKeys * kQueries, 5);
+    auto scores = random_floats(2 * kKeys * kQueries, 5);
     for (std::size_t i = kKeys * kQueries; i < scores.size(); ++i) scores[i] += growth;
     Floats maximum(kQueries, -INFINITY);
     Floats total(kQueries, 0);
@@ -95,13 +78,13 @@ TEST_P(TileKernels, OnlineSoftmaxEqualsSoftmax) {
   }
 }
 
-TEST_P(TileKernels, SoftmaxBackwardFollowsTheFormula) {
+TEST_P(EveryTable, SoftmaxBackwardFollowsTheFormula) {
   constexpr std::int64_t kKeys = 2;
   constexpr std::int64_t kQueries = 16;
-  const auto scores = random_numbers(kKeys * kQueries, 6);
-  const auto grad_weights = random_numbers(kKeys * kQueries, 7);
-  const auto lse = random_numbers(kQueries, 8);
-  const auto along = random_numbers(kQueries, 9);
+  const auto scores = random_floats(kKeys * kQueries, 6);
+  const auto grad_weights = random_floats(kKeys * kQueries, 7);
+  const auto lse = random_floats(kQueries, 8);
+  const auto along = random_floats(kQueries, 9);
   Halves weights(scores.size());
   Halves grads(scores.size());
   Halves pairs(scores.size());
@@ -129,12 +112,12 @@ TEST_P(TileKernels, SoftmaxBackwardFollowsTheFormula) {
 }
 
 /// The kernels of fp32 write over their scores. The result has the precision of fp32.
-TEST_P(TileKernels, SoftmaxInFp32IsExactAndReversible) {
+TEST_P(EveryTable, SoftmaxInFp32IsExactAndReversible) {
   constexpr std::int64_t kKeys = 6;
   constexpr std::int64_t kQueries = 16;
-  const auto scores = random_numbers(kKeys * kQueries, 5);
-  const auto grad_weights = random_numbers(kKeys * kQueries, 7);
-  const auto along = random_numbers(kQueries, 9);
+  const auto scores = random_floats(kKeys * kQueries, 5);
+  const auto grad_weights = random_floats(kKeys * kQueries, 7);
+  const auto along = random_floats(kQueries, 9);
   const auto begin = intervals_from(0, false);
   const auto end = intervals_from(1, true);  // query q sees q + 1 keys
   const ScoreTile tile{kKeys, kQueries, 0, begin.data(), end.data(), 0.5F};
@@ -166,10 +149,6 @@ TEST_P(TileKernels, SoftmaxInFp32IsExactAndReversible) {
     }
   }
 }
-
-INSTANTIATE_TEST_SUITE_P(OfThisMachine, TileKernels,
-                         ::testing::ValuesIn(usable_tables().begin(), usable_tables().end()),
-                         [](const auto& instance) { return std::string(instance.param->name); });
 
 }  // namespace
 }  // namespace trireme::ops::kernels
