@@ -8,8 +8,8 @@
 
 #include "ops/cpu/kernels.hpp"
 
-/// What the tests of CPU kernels share. The machine usually runs only its best kernel table. The
-/// tests compare every table that the machine can run with the formulas in fp64.
+/// The machine usually runs only its best kernel table. The tests of CPU kernels compare every table
+/// that the machine can run with the formulas in fp64.
 namespace trireme::ops::kernels {
 
 using Floats = std::vector<float>;
