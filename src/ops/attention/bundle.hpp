@@ -9,6 +9,7 @@
 namespace trireme::ops {
 
 inline constexpr std::int64_t kTileQueries = 64;
+inline constexpr std::int64_t kBundleKeys = 512;  // most keys of several documents together
 
 /// Up to 64 queries. Short documents share a tile, because a tile takes the same time with one
 /// query as with 64.

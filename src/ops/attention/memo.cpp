@@ -18,6 +18,10 @@ std::shared_ptr<const std::vector<VarlenCall>> make_calls(const AttentionPlan& p
   return calls;
 }
 
+std::shared_ptr<const std::vector<DocumentBundle>> make_bundles(const AttentionPlan& plan) {
+  return std::make_shared<const std::vector<DocumentBundle>>(bundle_documents(plan, kBundleKeys));
+}
+
 }  // namespace
 
 void AttentionMemo::fix(std::shared_ptr<FixedCalls> fixed) {
@@ -61,6 +65,15 @@ std::shared_ptr<const AttentionPlan> AttentionMemo::plan(const AttentionSetup& s
   return entry(setup, batch, num_queries, num_keys).plan;
 }
 
+std::shared_ptr<const std::vector<DocumentBundle>> AttentionMemo::bundles(
+    const AttentionSetup& setup, std::int64_t batch, std::int64_t num_queries,
+    std::int64_t num_keys) {
+  const std::scoped_lock lock(mutex_);
+  Entry& found = entry(setup, batch, num_queries, num_keys);
+  if (!found.bundles) found.bundles = make_bundles(*found.plan);
+  return found.bundles;
+}
+
 std::shared_ptr<const std::vector<VarlenCall>> AttentionMemo::calls(const AttentionSetup& setup,
                                                                     std::int64_t batch,
                                                                     std::int64_t num_queries,
@@ -91,6 +104,14 @@ std::shared_ptr<const AttentionPlan> planned_attention(const AttentionSetup& set
                                                        std::int64_t num_keys) {
   if (setup.memo) return setup.memo->plan(setup, batch, num_queries, num_keys);
   return std::make_shared<const AttentionPlan>(plan_attention(setup, batch, num_queries, num_keys));
+}
+
+std::shared_ptr<const std::vector<DocumentBundle>> planned_bundles(const AttentionSetup& setup,
+                                                                   std::int64_t batch,
+                                                                   std::int64_t num_queries,
+                                                                   std::int64_t num_keys) {
+  if (setup.memo) return setup.memo->bundles(setup, batch, num_queries, num_keys);
+  return make_bundles(plan_attention(setup, batch, num_queries, num_keys));
 }
 
 std::shared_ptr<const std::vector<VarlenCall>> placed_calls(const AttentionSetup& setup,

@@ -3,13 +3,15 @@
 #include <mutex>
 #include <vector>
 
+#include "ops/attention/bundle.hpp"
 #include "ops/attention/fixed_calls.hpp"
 
 namespace trireme::ops {
 
-/// Stores what attention derives from its setup: the plan, the offsets of the variable-length
-/// kernels on the device, and the mask of the plain path. A micro-batch has one memo, which all of
-/// its layers use, forward and backward, so that each value is computed and uploaded once.
+/// Stores what attention derives from its setup: the plan, the bundles of documents for CPUs, the
+/// offsets of the variable-length kernels on the device, and the mask of the plain path. A
+/// micro-batch has one memo, which all of its layers use, forward and backward, so that each value is
+/// computed and uploaded once.
 ///
 /// The setup and the tensor lengths are the key, so a memo never returns the values of another
 /// setup. All functions may be called from several threads.
@@ -20,6 +22,12 @@ class AttentionMemo {
 
   std::shared_ptr<const AttentionPlan> plan(const AttentionSetup& setup, std::int64_t batch,
                                             std::int64_t num_queries, std::int64_t num_keys);
+
+  /// Returns the documents of the plan in bundles of at most kBundleKeys keys.
+  std::shared_ptr<const std::vector<DocumentBundle>> bundles(const AttentionSetup& setup,
+                                                             std::int64_t batch,
+                                                             std::int64_t num_queries,
+                                                             std::int64_t num_keys);
 
   std::shared_ptr<const std::vector<VarlenCall>> calls(const AttentionSetup& setup,
                                                        std::int64_t batch, std::int64_t num_queries,
@@ -44,6 +52,7 @@ class AttentionMemo {
   struct Entry {
     Key key;
     std::shared_ptr<const AttentionPlan> plan;
+    std::shared_ptr<const std::vector<DocumentBundle>> bundles;
     at::Device device = at::kCPU;  // where calls and mask are stored
     std::shared_ptr<const std::vector<VarlenCall>> calls;
     at::Tensor mask;
@@ -65,6 +74,12 @@ class AttentionMemo {
 std::shared_ptr<const AttentionPlan> planned_attention(const AttentionSetup& setup,
                                                        std::int64_t batch, std::int64_t num_queries,
                                                        std::int64_t num_keys);
+
+/// Returns bundle_documents() of the plan of these arguments, from setup.memo if there is one.
+std::shared_ptr<const std::vector<DocumentBundle>> planned_bundles(const AttentionSetup& setup,
+                                                                   std::int64_t batch,
+                                                                   std::int64_t num_queries,
+                                                                   std::int64_t num_keys);
 
 /// Returns varlen_calls() with their tensors on `device`, from setup.memo if there is one.
 std::shared_ptr<const std::vector<VarlenCall>> placed_calls(const AttentionSetup& setup,

@@ -2,7 +2,6 @@
 
 #include <type_traits>
 
-#include "ops/attention/memo.hpp"
 #include "ops/product.hpp"
 
 namespace trireme::ops {
@@ -127,8 +126,7 @@ AttentionOutput forward(const at::Tensor& q_in, const at::Tensor& k_in, const at
   const auto k = last_dim_contiguous(k_in);
   const auto v = last_dim_contiguous(v_in);
   const AttentionOutput result = empty_output(q, setup);
-  const auto planned = planned_attention(setup, q.size(0), q.size(2), k.size(2));
-  for_groups<ForwardScratch<T>>(TileWork(*planned, q, k), q.size(3),
+  for_groups<ForwardScratch<T>>(TileWork(setup, q, k), q.size(3),
                                 [&](const TileGroup& group, ForwardScratch<T>& scratch) {
                                   forward_group(group, q, k, v, setup, result, scratch);
                                 });

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <vector>
 
-#include "ops/attention/bundle.hpp"
 #include "ops/attention/kernels.hpp"
+#include "ops/attention/memo.hpp"
 #include "ops/cpu_rows.hpp"
 
 /// Attention on a CPU, tile by tile, around oneDNN's small matmuls in bf16 or fp32, with fp32
@@ -38,8 +38,7 @@ using kernels::ScoreTile;
 using Bits = std::uint16_t;
 
 inline constexpr std::int64_t kQueries = kTileQueries;
-inline constexpr std::int64_t kKeys = 64;         // per tile
-inline constexpr std::int64_t kBundleKeys = 512;  // short documents, computed together
+inline constexpr std::int64_t kKeys = 64;  // per tile
 inline constexpr std::int64_t kMaxWidth = 256;
 inline constexpr std::int64_t kFewestQueries = 16;  // with explicit positions
 
@@ -282,14 +281,15 @@ inline void put_rows(const float* in, const float* factors, const at::Tensor& x,
 /// The work of a call. Heads that share keys are one group, which sorts the keys once. If there are
 /// fewer groups than threads, each head has its own. The bits of the results are the same.
 struct TileWork {
-  TileWork(const AttentionPlan& plan, const at::Tensor& q, const at::Tensor& k)
-      : bundles(bundle_documents(plan, kBundleKeys)), shared(q.size(1) / k.size(1)) {
-    groups = groups_of(bundles, q, shared, shared);
+  TileWork(const AttentionSetup& setup, const at::Tensor& q, const at::Tensor& k)
+      : bundles(planned_bundles(setup, q.size(0), q.size(2), k.size(2))),
+        shared(q.size(1) / k.size(1)) {
+    groups = groups_of(*bundles, q, shared, shared);
     divides_heads = shared > 1 && std::ssize(groups) < at::get_num_threads();
-    if (divides_heads) groups = groups_of(bundles, q, shared, 1);
+    if (divides_heads) groups = groups_of(*bundles, q, shared, 1);
   }
 
-  std::vector<DocumentBundle> bundles;
+  std::shared_ptr<const std::vector<DocumentBundle>> bundles;
   std::int64_t shared;  // query heads of a key head
   bool divides_heads = false;
   std::vector<TileGroup> groups;
@@ -298,7 +298,7 @@ struct TileWork {
 /// Calls body(group, scratch) for all groups on ATen's threads. Each group writes its own rows.
 template <class Scratch, class Body>
 inline void for_groups(const TileWork& work, std::int64_t width, const Body& body) {
-  const auto length = most_keys(work.bundles);
+  const auto length = most_keys(*work.bundles);
   at::parallel_for(0, std::ssize(work.groups), 1, [&](std::int64_t from, std::int64_t to) {
     Scratch scratch(length, width);
     for (auto i = from; i < to; ++i) body(work.groups[static_cast<std::size_t>(i)], scratch);

@@ -1,4 +1,3 @@
-#include "ops/attention/memo.hpp"
 #include "ops/attention/tiles.hpp"
 
 namespace trireme::ops {
@@ -189,8 +188,7 @@ AttentionGrads backward(const at::Tensor& grad_out_in, const at::Tensor& q_in,
   const auto out = last_dim_contiguous(forward.out);
   const auto lse = forward.lse.contiguous();
   const auto type = result_type(q, setup);
-  const auto planned = planned_attention(setup, q.size(0), q.size(2), k.size(2));
-  const TileWork work(*planned, q, k);
+  const TileWork work(setup, q, k);
   AttentionGrads grads;
   grads.q = at::empty(q.sizes(), q.options().dtype(type));
   // If heads are divided, each query head has its own gradients of keys and values.
