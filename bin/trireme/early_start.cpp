@@ -19,8 +19,11 @@
 namespace trireme {
 namespace {
 
-// libgomp's own value if threads outnumber the cores (its default otherwise is 300,000).
-constexpr const char* kSpin = "GOMP_SPINCOUNT=1000";
+// For training, libgomp's own value if threads outnumber the cores (its default otherwise is 300,000).
+// It is about ten microseconds. Generation waits many times in each millisecond, and leaves busy
+// cores by itself (generate/thread_choice.hpp).
+constexpr const char* kTrainingSpin = "GOMP_SPINCOUNT=1000";
+constexpr const char* kSpin = "GOMP_SPINCOUNT=10000";
 constexpr const char* kStartedAgain = "_TRIREME_SHORT_SPIN";  // the setting is not the user's
 constexpr const char* kStartedAgainSet = "_TRIREME_SHORT_SPIN=1";
 constexpr std::size_t kMaxVariables = 8192;
@@ -34,8 +37,8 @@ bool may_change(const char* const* environment) {
   return threads == nullptr || std::string_view(threads) != "1";
 }
 
-/// Shortens the active wait of OpenMP threads from milliseconds to about ten microseconds. To do
-/// so, it starts this program again with GOMP_SPINCOUNT in the environment, because GNU's OpenMP
+/// Shortens the active wait of OpenMP threads from milliseconds to about a hundred microseconds, in
+/// training to ten. To do so, it starts this program again with GOMP_SPINCOUNT in the environment, because GNU's OpenMP
 /// reads the variable once, in a constructor before main. If another process uses a core, a long
 /// active wait costs a small model most of its speed: the thread that all others wait for cannot
 /// run.
@@ -44,7 +47,7 @@ bool may_change(const char* const* environment) {
 /// scheduler's job (which has its own cores), and if the program cannot be started again. Call it
 /// before the C library has an environment, with the environment that the loader passes. It
 /// allocates nothing.
-void use_short_spin(char** argv, const char* const* environment) noexcept {
+void use_short_spin(char** argv, const char* const* environment, bool is_training) noexcept {
   if (!may_change(environment)) return;
   static std::array<const char*, kMaxVariables + 3> longer{};
   std::size_t count = 0;
@@ -52,7 +55,7 @@ void use_short_spin(char** argv, const char* const* environment) noexcept {
     if (count == kMaxVariables) return;
     longer[count] = environment[count];
   }
-  longer[count] = kSpin;
+  longer[count] = is_training ? kTrainingSpin : kSpin;
   longer[count + 1] = kStartedAgainSet;
   // Start the program by its real path, not by the link in /proc: `ps` shows the name of that file.
   static std::array<char, 4096> program{};
@@ -62,8 +65,9 @@ void use_short_spin(char** argv, const char* const* environment) noexcept {
 
 void start_early(int argc, char** argv, char** environment) {
   // The C library has no environment of its own yet.
-  use_short_spin(argv, environment);
-  if (is_training_command(argc, argv)) install_stop_signals(comm::launched_rank(environment));
+  const bool is_training = is_training_command(argc, argv);
+  use_short_spin(argv, environment, is_training);
+  if (is_training) install_stop_signals(comm::launched_rank(environment));
 }
 
 // The loader calls this function after it maps all libraries and before it runs their constructors.

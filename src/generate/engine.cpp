@@ -11,12 +11,14 @@
 
 #include "comm/agree.hpp"
 #include "core/error.hpp"
+#include "core/timer.hpp"
 #include "device/torch_errors.hpp"
 #include "generate/cache/kv_pages.hpp"
 #include "generate/cache/schedule.hpp"
 #include "generate/decode_graphs.hpp"
 #include "generate/logit_row.hpp"
 #include "generate/model_ranks.hpp"
+#include "generate/thread_choice.hpp"
 #include "model/transformer.hpp"
 
 namespace trireme::generate {
@@ -38,6 +40,12 @@ std::vector<float> mean_hidden(const ActiveSequence& text) {
   return mean;
 }
 
+std::int64_t num_rows(const std::vector<SequenceRows>& step) {
+  std::int64_t rows = 0;
+  for (const SequenceRows& part : step) rows += part.rows;
+  return rows;
+}
+
 }  // namespace
 
 struct GenerationEngine::Impl {
@@ -56,6 +64,7 @@ struct GenerationEngine::Impl {
         })),
         pages(cache),
         graphs(make_decode_graphs(config.cuda_graph, model, cache, split().ranks)),
+        threads(most_threads(model, split())),
         counters(schedule.counters()) {}
 
   model::Transformer& model;
@@ -69,6 +78,7 @@ struct GenerationEngine::Impl {
   model::KvCache cache;
   KvPages pages;
   std::unique_ptr<DecodeGraphs> graphs;  // null: steps are not captured
+  ThreadChoice threads;
   std::int64_t generated_tokens = 0;
   std::vector<double> logits;   // one row
   std::vector<double> weighed;  // the row after penalties and mask
@@ -87,6 +97,7 @@ struct GenerationEngine::Impl {
   }
 
   bool take_arrivals();
+  void compute_timed(const std::vector<SequenceRows>& step);
   void compute(const std::vector<SequenceRows>& step);
   [[nodiscard]] at::Tensor hidden_of(const std::vector<SequenceRows>& step,
                                      const std::vector<std::int64_t>& kept);
@@ -173,6 +184,16 @@ at::Tensor GenerationEngine::Impl::logits_of(const at::Tensor& hidden, std::int6
   at::Tensor some = compute_logits(model, hidden, first, rows, ranks->pipeline());
   ranks->end_step();
   return some;
+}
+
+/// Computes the step with the chosen number of threads.
+void GenerationEngine::Impl::compute_timed(const std::vector<SequenceRows>& step) {
+  if (threads.most() == 1) return compute(step);
+  const std::int64_t rows = num_rows(step);
+  const ScopedThreads chosen(threads.threads(rows));
+  const Timer timer;
+  compute(step);
+  threads.took(rows, timer.seconds());
 }
 
 void GenerationEngine::Impl::compute(const std::vector<SequenceRows>& step) {
@@ -337,7 +358,7 @@ bool GenerationEngine::step() {
   impl_->pages.reach(impl_->schedule.blocks_reached());
   if (!step.empty()) {
     const auto error =
-        comm::capture([&] { device::with_torch_errors([&] { impl_->compute(step); }); });
+        comm::capture([&] { device::with_torch_errors([&] { impl_->compute_timed(step); }); });
     if (error && impl_->ranks != nullptr) throw Error(*error);
     if (error) {
       impl_->schedule.forget();

@@ -1,5 +1,7 @@
 #include "generate/engine_config.hpp"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 
 #include "core/error.hpp"
@@ -98,6 +100,14 @@ EngineConfig resolved(EngineConfig config, model::Transformer& model, const Mode
 std::int64_t num_kv_blocks(const EngineConfig& config, model::Transformer& model,
                            const ModelSplit& split) {
   return config.kv_cache_mib * kMib / kv_block_bytes(model, split);
+}
+
+int most_threads(const model::Transformer& model, const ModelSplit& split) {
+  const parallel::ParamRegistry& registry = model.registry();
+  const at::ScalarType compute = registry.dtypes().compute;
+  const bool may_choose = registry.device().is_cpu() && split.ranks == 1 &&
+                          (compute == at::kFloat || compute == at::kBFloat16);
+  return may_choose ? at::get_num_threads() : 1;
 }
 
 }  // namespace trireme::generate

@@ -16,14 +16,15 @@ namespace {
 constexpr std::int64_t kColumns = kernels::kPanelColumns;
 constexpr std::int64_t kTile = kernels::kPanelTileRows;
 
-/// Largest number of words of k for one pass over out, if out is fp32.
+/// Largest number of words of k for one pass over out, if out is fp32. With a smaller block, the
+/// packed tiles of a transposed a stay in the second-level cache.
 constexpr std::int64_t kBlockWords = 1024;
+constexpr std::int64_t kBlockWordsTransposed = 512;
 /// Wider products with bf16 results have their sums in a temporary fp32 matrix.
 constexpr std::int64_t kMostWords = 4096;
-/// The part of b that is packed at a time, for each of at most 8 threads. a is read again for each
-/// part, and packed again if it is transposed, so the part is then larger (2 MB, else 512 KB).
-constexpr std::int64_t kPackedWords = std::int64_t{128} << 10;
-constexpr std::int64_t kPackedWordsTransposed = std::int64_t{512} << 10;
+/// The part of b that is packed at a time, 2 MB for each of at most 8 threads. a is read again for
+/// each part, and packed again if it is transposed.
+constexpr std::int64_t kPackedWords = std::int64_t{512} << 10;
 constexpr std::int64_t kLeastColumns = 256;
 /// Largest part of a that a thread multiplies at a time, 768 KB: most of the second-level cache.
 constexpr std::int64_t kPartWords = std::int64_t{192} << 10;
@@ -181,7 +182,9 @@ void run(const Pass& pass) {
   pack(pass);
   const Grid grid(pass);
   const std::int64_t most_tiles =
-      std::clamp(kPartWords / pass.words_wide() / kTile, kGroupTiles, kMostBlockTiles);
+      pass.a.transposed
+          ? kGroupTiles
+          : std::clamp(kPartWords / pass.words_wide() / kTile, kGroupTiles, kMostBlockTiles);
   at::parallel_for(0, grid.tiles * grid.parts, 1, [&](std::int64_t first, std::int64_t last) {
     while (first < last) {
       const std::int64_t tile = first % grid.tiles;
@@ -230,15 +233,15 @@ void packed_matmul(const at::Tensor& a, const at::Tensor& b, const at::Tensor& o
     return;
   }
   thread_local Scratch scratch;
-  const bool in_blocks = out.scalar_type() == at::kFloat;
-  const std::int64_t block = in_blocks ? std::min(width, kBlockWords * numbers_in(words)) : width;
-  const std::int64_t panel_stride = (words_in(words, block) + 1) * kColumns;
   at::Tensor kept_a;
   at::Tensor kept_b;
   const Matrix left = matrix_of(a, kept_a);
   const Matrix right = matrix_of(b, kept_b);
-  const std::int64_t packed = left.transposed ? kPackedWordsTransposed : kPackedWords;
-  const std::int64_t most_columns = std::max(packed / words_in(words, block), kLeastColumns) *
+  const std::int64_t block_words = left.transposed ? kBlockWordsTransposed : kBlockWords;
+  const bool in_blocks = out.scalar_type() == at::kFloat;
+  const std::int64_t block = in_blocks ? std::min(width, block_words * numbers_in(words)) : width;
+  const std::int64_t panel_stride = (words_in(words, block) + 1) * kColumns;
+  const std::int64_t most_columns = std::max(kPackedWords / words_in(words, block), kLeastColumns) *
                                     std::min<std::int64_t>(at::get_num_threads(), 8);
   const std::int64_t columns = divided_up(std::min(b.size(1), most_columns), kColumns) * kColumns;
   std::uint32_t* const panels = scratch.words(columns / kColumns * panel_stride);

@@ -23,8 +23,7 @@ enum class Operation {
 };
 
 /// The names in the enum's order, as train.plain_ops lists them. `embedding` is the gradient of the
-/// table, and `rope` includes the norm of queries and keys. On a CPU, `embedding` and `optimizer`
-/// have one path.
+/// table, and `rope` includes the norm of queries and keys. On a CPU, `embedding` has one path.
 inline constexpr std::array<std::string_view, 9> kOperations{
     "attention", "cross_entropy", "dropout",  "embedding", "gated_activation",
     "grad_norm", "optimizer",     "rms_norm", "rope"};

@@ -38,7 +38,7 @@ void AdamW::add(parallel::ParamRegistry& registry, const RatedParams& rated) {
     group.factor = rated.factor;
     group.beta1 = rated.beta1.value_or(config_.beta1);
     group.beta2 = rated.beta2.value_or(config_.beta2);
-    const ops::cuda::AdamWTensors piece{
+    const ops::AdamWTensors piece{
         elements.weights(registry),         elements.grads(registry),
         elements.state(registry, exp_avg_), elements.state(registry, exp_avg_sq_),
         elements.copies(registry),          group.decay};
@@ -71,21 +71,21 @@ bool AdamW::has_one_pass() const {
     return group.factor == 1 && group.beta1 == config_.beta1 && group.beta2 == config_.beta2;
   });
   return same_values &&
-         std::all_of(pieces_.begin(), pieces_.end(), [](const ops::cuda::AdamWTensors& piece) {
-           return ops::cuda::accepts_adamw(piece.weights, piece.copy) &&
-                  ops::cuda::accepts_grad_norm(piece.grads);
+         std::all_of(pieces_.begin(), pieces_.end(), [](const ops::AdamWTensors& piece) {
+           return ops::accepts_adamw(piece) &&
+                  (piece.grads.is_cpu() || ops::cuda::accepts_grad_norm(piece.grads));
          });
 }
 
 void AdamW::step_in_one_pass(std::int64_t update, double lr, const at::Tensor& factor) {
   const at::NoGradGuard no_grad;
-  ops::cuda::adamw(pieces_,
-                   {.lr = lr,
-                    .beta1 = config_.beta1,
-                    .beta2 = config_.beta2,
-                    .eps = config_.eps,
-                    .update = update},
-                   factor);
+  ops::adamw(pieces_,
+             {.lr = lr,
+              .beta1 = config_.beta1,
+              .beta2 = config_.beta2,
+              .eps = config_.eps,
+              .update = update},
+             factor);
 }
 
 std::vector<OptimizerSlot> AdamW::slots() {

@@ -1,7 +1,7 @@
 #pragma once
 #include <optional>
 
-#include "ops/cuda/adamw.hpp"
+#include "ops/adamw.hpp"
 #include "optim/optimizer.hpp"
 
 namespace trireme::optim {
@@ -33,9 +33,9 @@ struct RatedParams {
   std::optional<double> weight_decay = {};
 };
 
-/// AdamW with decoupled weight decay. Parameters with the same values are one fused ATen call.
-/// On a GPU with CUDA kernels, one kernel clips, updates and copies all of them, if they have the
-/// same rate and betas. Source: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
+/// AdamW with decoupled weight decay. If all parameters have the same rate and betas, the kernels of
+/// ops/adamw.hpp clip, update and copy them in one pass over memory. Otherwise, or in fp64, the
+/// parameters with the same values are one fused ATen call. Source: Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
 class AdamW : public Optimizer {
  public:
   using Config = AdamWConfig;
@@ -72,7 +72,7 @@ class AdamW : public Optimizer {
   at::Tensor exp_avg_;
   at::Tensor exp_avg_sq_;
   std::vector<Group> groups_;
-  std::vector<ops::cuda::AdamWTensors> pieces_;  // all groups, for the CUDA kernel
+  std::vector<ops::AdamWTensors> pieces_;  // all groups, for one pass
 };
 
 }  // namespace trireme::optim

@@ -35,13 +35,14 @@ class Optimizer {
   /// Gradients are final: summed, scaled and clipped.
   virtual void step(std::int64_t update, double lr) = 0;
 
-  /// Returns true if step_in_one_pass() may be called instead of step(), and device_clip_factor().
+  /// Returns true if step_in_one_pass() may be called instead of step(); on a GPU also
+  /// device_clip_factor().
   [[nodiscard]] virtual bool has_one_pass() const { return false; }
 
-  /// Runs an update on a GPU with gradients that are not clipped yet, without waiting for the
-  /// factor. Multiplies the gradients by `factor` (fp32 scalar on the device), updates the master
-  /// weights, and writes them to the weights that the model computes with. If the factor is not
-  /// finite, nothing changes. The caller must call settle() of the registry's weights() before, and
+  /// Runs an update with gradients that are not clipped yet. Multiplies the gradients by `factor`
+  /// (fp32 scalar on their device), updates the master weights, and writes them to the weights that
+  /// the model computes with. If the factor is not finite, nothing changes. On a GPU, the host does
+  /// not wait for the factor. The caller must call settle() of the registry's weights() before, and
   /// publish() after it.
   virtual void step_in_one_pass(std::int64_t update, double lr, const at::Tensor& factor);
 

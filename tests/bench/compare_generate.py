@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Compares the speed of `trireme bench generate` with CTranslate2 and transformers on the same weights, in
-interleaved pairs.
+"""Compares the speed of `trireme bench generate` with CTranslate2, transformers and llama.cpp on the same
+weights, in interleaved pairs.
 
 usage: compare_generate.py BUILD_DIR [--only decode1,decode8,prefill,context] [--pairs 3] [--preset minimind-3] [--threads 2]
-       [--precisions fp32,bf16]
+       [--precisions fp32,bf16,int8] [--engines ctranslate2,transformers,llama.cpp] [--llama-python PROGRAM]
 
 The weights come from one step of training. 128 tokens follow prompts of 128 tokens (prefill: of 1,024).
 CTranslate2 reads the export in fp32, because it has no bf16 on a CPU. `context` runs only Trireme, after
-4,096 tokens and after 128. Prints Markdown. Needs torch, transformers and ctranslate2.
+4,096 tokens and after 128. llama.cpp reads the export to GGUF in f32, bf16 and q8_0 (int8). Prints Markdown.
+Needs torch, transformers and ctranslate2. --llama-python is the Python with llama-cpp-python, which must be
+compiled on this machine (`pip install --no-binary :all: llama-cpp-python`): a package for every processor is slower.
 """
 import argparse
 import datetime
@@ -22,6 +24,8 @@ import compare_ddp as base
 
 LOADS = {"decode1": (1, 128, 128, "decode_tokens_per_s"), "decode8": (8, 128, 128, "decode_tokens_per_s"),
          "prefill": (1, 1024, 2, "prefill_tokens_per_s")}
+PRECISIONS = {"ctranslate2": ("fp32",), "transformers": ("fp32", "bf16"), "llama.cpp": ("fp32", "bf16", "int8")}
+GGUF_TYPES = {"fp32": "f32", "bf16": "bf16", "int8": "q8_0"}
 
 
 def make_model(args, work):
@@ -38,18 +42,29 @@ def make_model(args, work):
 
 def ours(args, run, load, precision):
     batch, prompt, new, key = load
-    text = subprocess.run([f"{args.build}/bin/trireme", "bench", "generate", "--checkpoint", run, "--threads", str(args.threads), "--precision",
-                           precision, "--batch", str(batch), "--prompt-tokens", str(prompt), "--new-tokens", str(new), "--json"],
+    weights = ["--weights", "int8"] if precision == "int8" else ["--precision", precision]
+    text = subprocess.run([f"{args.build}/bin/trireme", "bench", "generate", "--checkpoint", run, "--threads", str(args.threads), *weights,
+                           "--batch", str(batch), "--prompt-tokens", str(prompt), "--new-tokens", str(new), "--json"],
                           check=True, capture_output=True, text=True).stdout
     figures = json.loads(text)
     return figures[key], figures["bandwidth_share"]
 
 
-def theirs(args, folder, work, engine, load, precision):
+def gguf_file(args, run, work, precision):
+    folder = os.path.join(work, f"gguf-{precision}")
+    if not os.path.isdir(folder):
+        base.call([f"{args.build}/bin/trireme", "export", "--checkpoint", run, "--output", folder, "--format", "gguf", "--dtype",
+                   GGUF_TYPES[precision]], stderr=subprocess.DEVNULL)
+    return next(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".gguf"))
+
+
+def theirs(args, model, work, engine, load, precision):
     batch, prompt, new, key = load
     out = os.path.join(work, "peer.json")
-    base.call([sys.executable, os.path.join(base.HERE, "generate_peer.py"), "--engine", engine, "--model", folder, "--out", out, "--batch", batch,
-               "--prompt-tokens", prompt, "--new-tokens", new, "--threads", args.threads, "--precision", precision],
+    program = args.llama_python if engine == "llama.cpp" else sys.executable
+    numbers = [] if engine == "llama.cpp" else ["--precision", precision]
+    base.call([program, os.path.join(base.HERE, "generate_peer.py"), "--engine", engine, "--model", model, "--out", out, "--batch", batch,
+               "--prompt-tokens", prompt, "--new-tokens", new, "--threads", args.threads, *numbers],
               env={**os.environ, "OMP_NUM_THREADS": str(args.threads)}, stderr=subprocess.DEVNULL)
     with open(out, encoding="utf-8") as file:
         return json.load(file)[key]
@@ -57,6 +72,7 @@ def theirs(args, folder, work, engine, load, precision):
 
 def compare(args, run, folder, work, name, engine, precision):
     load = LOADS[name]
+    model = gguf_file(args, run, work, precision) if engine == "llama.cpp" else folder
     print(f"\n### {name}, {precision}, {engine}\n\n| pair | ours tokens/s | theirs | ratio | ours of the memory's limit | load before |\n|---|---|---|---|---|---|",
           flush=True)
     ratios = []
@@ -64,7 +80,7 @@ def compare(args, run, folder, work, name, engine, precision):
         before = base.load()
         speeds = {}
         for side in (("ours", "theirs") if pair % 2 == 0 else ("theirs", "ours")):
-            speeds[side] = ours(args, run, load, precision) if side == "ours" else theirs(args, folder, work, engine, load, precision)
+            speeds[side] = ours(args, run, load, precision) if side == "ours" else theirs(args, model, work, engine, load, precision)
         speed, share = speeds["ours"]
         ratios.append(speed / speeds["theirs"])
         print(f"| {pair + 1} | {speed:.1f} | {speeds['theirs']:.1f} | {ratios[-1]:.3f} | {share:.0%} | {before:.2f} |", flush=True)
@@ -85,7 +101,9 @@ def main():
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--preset", default="minimind-3")
-    parser.add_argument("--precisions", default="fp32,bf16")
+    parser.add_argument("--precisions", default="fp32,bf16,int8")
+    parser.add_argument("--engines", default=",".join(PRECISIONS))
+    parser.add_argument("--llama-python", default=sys.executable)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         run, folder = make_model(args, work)
@@ -95,9 +113,9 @@ def main():
                 if name == "context":
                     compare_contexts(args, run, precision)
                     continue
-                if precision == "fp32":
-                    compare(args, run, folder, work, name, "ctranslate2", precision)
-                compare(args, run, folder, work, name, "transformers", precision)
+                for engine in args.engines.split(","):
+                    if precision in PRECISIONS[engine]:
+                        compare(args, run, folder, work, name, engine, precision)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 #pragma once
+#include "ops/cpu/adamw.hpp"
 #include "ops/cpu/heads.hpp"
 #include "ops/cpu/int8_linear.hpp"
 #include "ops/cpu/linear.hpp"
@@ -114,6 +115,7 @@ const Table TRIREME_KERNEL_TABLE = {TRIREME_KERNEL_NAME,
                                     heads_backward,
                                     cross_entropy,
                                     dropout,
+                                    adamw,
                                     softmax_tile<std::uint16_t>,
                                     softmax_tile<float>,
                                     softmax_tile_backward<std::uint16_t>,

@@ -112,6 +112,25 @@ struct Dropout {
   float factor;
 };
 
+/// Elements [first, last) of an update. `copy` receives the rounded weights (null: none).
+struct AdamW {
+  Element copy_element;
+  void* copy;
+  float* weights;
+  const float* grads;
+  float* exp_avg;
+  float* exp_avg_sq;
+  std::int64_t first;
+  std::int64_t last;
+  float factor;  // of the gradients
+  float keep;    // of the weights: 1 - lr * weight decay
+  float rate1;   // as in ops::AdamWRates
+  float rate2;
+  float step_size;
+  float inverse_root;
+  float eps;
+};
+
 /// One tile of scores, keys down, queries across: statistics of queries lie along vector lanes.
 struct ScoreTile {
   std::int64_t keys;               // rows, even
@@ -261,6 +280,7 @@ struct Table {
   void (*heads_backward)(const Heads&);
   void (*cross_entropy)(const CrossEntropy&);
   void (*dropout)(const Dropout&);
+  void (*adamw)(const AdamW&);
   /// Online softmax: updates maximum and total [queries] (maximum in log2 units), writes the
   /// weights of `scores` in pairs of rows (VNNI), rescales `out` [width, queries], the sums so far.
   void (*softmax_tile)(const ScoreTile&, const float* scores, float* maximum, float* total,

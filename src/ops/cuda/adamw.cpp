@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
 
 namespace trireme::ops::cuda {
 namespace {
@@ -23,21 +22,22 @@ AdamWPiece piece_of(const AdamWTensors& one, double lr, std::int64_t first_block
 
 }  // namespace
 
-bool accepts_adamw(const at::Tensor& weights, const at::Tensor& copy) {
+bool accepts_adamw(const AdamWTensors& piece) {
+  const at::Tensor& weights = piece.weights;
   return weights.scalar_type() == at::kFloat && accepts(weights, {}) &&
-         accepts(copy.defined() ? copy : weights, {&kAdamW});
+         accepts(piece.copy.defined() ? piece.copy : weights, {&kAdamW});
 }
 
 void adamw(const std::vector<AdamWTensors>& pieces, const AdamWNumbers& numbers,
            const at::Tensor& factor) {
-  const auto update = static_cast<double>(numbers.update);
+  const AdamWRates rates(numbers);
   AdamWUpdate arguments{};
   arguments.factor = data_of<float>(factor);
-  arguments.rate1 = static_cast<float>(1 - numbers.beta1);
-  arguments.rate2 = static_cast<float>(1 - numbers.beta2);
-  arguments.step_size = static_cast<float>(numbers.lr / (1 - std::pow(numbers.beta1, update)));
-  arguments.inverse_root = static_cast<float>(1 / std::sqrt(1 - std::pow(numbers.beta2, update)));
-  arguments.eps = static_cast<float>(numbers.eps);
+  arguments.rate1 = rates.rate1;
+  arguments.rate2 = rates.rate2;
+  arguments.step_size = rates.step_size;
+  arguments.inverse_root = rates.inverse_root;
+  arguments.eps = rates.eps;
   for (std::size_t first = 0; first < pieces.size(); first += kAdamWPieces) {
     const std::size_t count = std::min<std::size_t>(pieces.size() - first, kAdamWPieces);
     std::int64_t blocks = 0;

@@ -15,10 +15,16 @@ std::vector<std::string> plain_op_names(std::string_view text) {
   return names;
 }
 
-std::vector<ops::Operation> plain_operations(std::string_view text) {
+std::vector<ops::Operation> plain_operations(const TrainConfig& config) {
   std::vector<ops::Operation> operations;
-  for (const std::string& name : plain_op_names(text))
+  const auto add = [&](std::string_view name) {
     operations.push_back(by_name<ops::Operation>(ops::kOperations, name));
+  };
+  if (config.fused_ops) {
+    for (const std::string& name : plain_op_names(config.plain_ops)) add(name);
+  } else {
+    for (const std::string_view name : ops::kOperations) add(name);
+  }
   return operations;
 }
 

@@ -208,7 +208,7 @@ std::unique_ptr<RunModel> build_model(const RunRequest& run, const RunData& data
   device::keep_freed_memory(run.config.parallel.zero > 0);
   const at::Device device =
       device::choose_device(run.config.train.device, run.ranks.launch.local_rank);
-  ops::compute_plainly(plain_operations(run.config.train.plain_ops));
+  ops::compute_plainly(plain_operations(run.config.train));
   device::use_deterministic_kernels(device);
   if (run.config.parallel.reproducible) device::use_thread_independent_products();
   return std::make_unique<RunModel>(run, data, frozen_start, device, measures);

@@ -249,9 +249,13 @@ void Step::apply_ahead(const optim::GradSums& sums, std::int64_t update, double 
   failpoint("train.optimizer");
   const NamedRange range(Phase::optimizer, "optimizer");
   before_update_();
+  update_in_one_pass(update, lr,
+                     optim::device_clip_factor(sums, clip_norm_, parts_.scaler.scale()));
+}
+
+void Step::update_in_one_pass(std::int64_t update, double lr, const at::Tensor& factor) {
   registry_.weights().settle();
-  parts_.optimizer.step_in_one_pass(
-      update, lr, optim::device_clip_factor(sums, clip_norm_, parts_.scaler.scale()));
+  parts_.optimizer.step_in_one_pass(update, lr, factor);
   registry_.weights().publish(/*frozen_too=*/false);
 }
 
@@ -260,10 +264,18 @@ void Step::apply(const optim::GradSummary& summary, std::int64_t update, double 
   failpoint("train.optimizer");
   const NamedRange range(Phase::optimizer, "optimizer");
   const double own_norm = summary.own_norm / parts_.scaler.scale();
-  scale_grads(registry_, optim::clip_factor(own_norm, clip_norm_) / parts_.scaler.scale());
+  const double factor = optim::clip_factor(own_norm, clip_norm_) / parts_.scaler.scale();
+  // The sign step writes no weights that the model computes with.
+  const bool in_one_pass = parts_.optimizer.has_one_pass() && sign_step_.empty();
+  if (!in_one_pass) scale_grads(registry_, factor);
   before_update_();
   registry_.fetch_grads();
   replicas_.updated();
+  if (in_one_pass) {
+    const auto fp32 = at::TensorOptions().dtype(at::kFloat).device(registry_.device());
+    update_in_one_pass(update, lr, at::full({}, factor, fp32));
+    return;
+  }
   parts_.optimizer.step(update, lr);
   sign_step_.step();
   const OperationMark pack(StepWork::pack);

@@ -266,6 +266,7 @@ class Step {
                                                           std::int64_t update, double lr);
   void apply(const optim::GradSummary& summary, std::int64_t update, double lr);
   void apply_ahead(const optim::GradSums& sums, std::int64_t update, double lr);
+  void update_in_one_pass(std::int64_t update, double lr, const at::Tensor& factor);
 
   StepParts parts_;
   parallel::ParamRegistry& registry_;

@@ -27,13 +27,12 @@ struct Trial {
 bool is_used(ops::Operation operation, const RunConfig& config, at::Device device) {
   if (operation == ops::Operation::dropout)
     return config.model.dropout > 0 || config.lora.dropout > 0;
-  const bool needs_gpu =
-      operation == ops::Operation::embedding || operation == ops::Operation::optimizer;
-  return !needs_gpu || device.is_cuda();
+  if (operation == ops::Operation::optimizer) return config.optim.name == "adamw";
+  return operation != ops::Operation::embedding || device.is_cuda();
 }
 
 std::vector<Trial> make_trials(comm::Communicator& world, const StepBench& bench) {
-  const auto plain = plain_operations(bench.config.train.plain_ops);
+  const auto plain = plain_operations(bench.config.train);
   const auto model_of = [&](const parallel::ParallelConfig& parallel) {
     StepBench own = bench;
     own.config.parallel = parallel;

@@ -163,7 +163,7 @@ double median(std::vector<double> values) {
 StepFigures measure_step(comm::Communicator& control, comm::Communicator& world,
                          comm::Activity& activity, const StepBench& bench) {
   const RunConfig& config = bench.config;
-  ops::compute_plainly(plain_operations(config.train.plain_ops));
+  ops::compute_plainly(plain_operations(config.train));
   const TrialShape shape = trial_shape(bench);
   const double before_bytes = memory_high_water(bench.device);
   const device::MemoryCount memory;

@@ -259,6 +259,47 @@ TEST_P(EveryTable, TurnsHeadsAndBack) {
   for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(back[i], x[i], 1e-6);
 }
 
+TEST_P(EveryTable, AdamWFollowsTheFormula) {
+  constexpr std::size_t kCount = 37;
+  constexpr std::size_t kFirst = 2;
+  const Floats start = random_floats(kCount, 21);
+  const Floats grads = random_floats(kCount, 22);
+  Floats weights = start;
+  Floats first(kCount, 0.5F);
+  Floats second(kCount, 0.25F);
+  Halves copy(kCount, 0);
+  GetParam()->adamw({.copy_element = Element::bf16,
+                     .copy = copy.data(),
+                     .weights = weights.data(),
+                     .grads = grads.data(),
+                     .exp_avg = first.data(),
+                     .exp_avg_sq = second.data(),
+                     .first = kFirst,
+                     .last = kCount,
+                     .factor = 0.5F,
+                     .keep = 0.99F,
+                     .rate1 = 0.1F,
+                     .rate2 = 0.05F,
+                     .step_size = 0.01F,
+                     .inverse_root = 1.5F,
+                     .eps = 1e-3F});
+  for (std::size_t i = 0; i < kCount; ++i) {
+    if (i < kFirst) {
+      EXPECT_EQ(weights[i], start[i]);
+      EXPECT_EQ(copy[i], 0);
+      continue;
+    }
+    const double grad = 0.5 * grads[i];
+    const double average = 0.9 * 0.5 + 0.1 * grad;
+    const double square = 0.95 * 0.25 + 0.05 * grad * grad;
+    EXPECT_NEAR(first[i], average, 1e-6);
+    EXPECT_NEAR(second[i], square, 1e-6);
+    EXPECT_NEAR(weights[i], 0.99 * start[i] - 0.01 * average / (std::sqrt(square) * 1.5 + 1e-3),
+                1e-6);
+    EXPECT_EQ(copy[i], to_bf16_bits(weights[i]));
+  }
+}
+
 TEST_P(EveryTable, DropoutUsesPhiloxWords) {
   constexpr std::int64_t kWidth = 100;
   const Floats x(kWidth, 1.0F);

@@ -170,7 +170,7 @@ TEST_F(CudaLarge, AdamW) {
     x.narrow(0, kCount - kLast, kLast).fill_(0.5);
     return x;
   };
-  const cuda::AdamWTensors piece{make(at::kFloat), make(at::kFloat),    make(at::kFloat),
+  const AdamWTensors piece{make(at::kFloat), make(at::kFloat),    make(at::kFloat),
                                  make(at::kFloat), make(at::kBFloat16), 0};
   cuda::adamw({piece}, {.lr = 0.25, .beta1 = 0, .beta2 = 0, .eps = 0}, at::ones({}));
   // Without averages, the update is the sign of the gradient.
