@@ -4,7 +4,8 @@
 
 #include "core/error.hpp"
 #include "core/operation_record.hpp"
-#include "ops/path.hpp"
+#include "ops/cuda/fp8.hpp"
+#include "ops/operations.hpp"
 
 #ifdef TRIREME_HAVE_CUDA
 #include <ATen/ops/_scaled_mm.h>
@@ -14,15 +15,8 @@
 namespace trireme::ops {
 namespace {
 
-/// Scales stay finite below this amax, which is the limit of torchao.float8.
-constexpr double kLeastAmax = 1e-12;
 /// The first compute capability with fp8 products: Ada.
 constexpr int kFp8Capability = 89;
-
-double largest_value(at::ScalarType format) {
-  TRIREME_ASSERT(format == at::kFloat8_e4m3fn || format == at::kFloat8_e5m2);
-  return format == at::kFloat8_e4m3fn ? 448 : 57344;
-}
 
 /// Returns max(high, -low) in fp32, which needs no tensor of absolute values.
 at::Tensor largest_of(const std::tuple<at::Tensor, at::Tensor>& low_and_high) {
@@ -33,8 +27,7 @@ at::Tensor largest_of(const std::tuple<at::Tensor, at::Tensor>& low_and_high) {
 #ifdef TRIREME_HAVE_CUDA
 /// Appends columns of zeros until their number is divisible by 16.
 at::Tensor padded(const at::Tensor& codes) {
-  constexpr std::int64_t kColumns = 16;
-  const std::int64_t missing = (kColumns - codes.size(1) % kColumns) % kColumns;
+  const std::int64_t missing = (kFp8Divisor - codes.size(1) % kFp8Divisor) % kFp8Divisor;
   if (missing == 0) return codes;
   return at::constant_pad_nd(codes.view(at::kByte), {0, missing}).view(codes.scalar_type());
 }
@@ -46,28 +39,82 @@ at::Tensor reference_product(const Fp8Matrix& a, const Fp8Matrix& b, at::ScalarT
   return sums.mul_(a.inverse_scale).mul_(of_columns).to(result);
 }
 
-}  // namespace
-
-at::Tensor amax_of(const at::Tensor& x) {
+at::Tensor plain_amax(const at::Tensor& x) {
   return largest_of(at::aminmax(x));
 }
 
-at::Tensor row_amax_of(const at::Tensor& x) {
+at::Tensor plain_row_amax(const at::Tensor& x) {
   return largest_of(at::aminmax(x, 1, /*keepdim=*/true));
 }
 
-at::Tensor fp8_scale(const at::Tensor& amax, at::ScalarType format, bool power_of_two) {
+at::Tensor plain_scale(const at::Tensor& amax, at::ScalarType format, bool power_of_two) {
   // The quotient is rounded once, on every device.
-  const at::Tensor wide = amax.to(at::kDouble).clamp_min(kLeastAmax);
-  const at::Tensor scale = wide.reciprocal().mul_(largest_value(format)).to(at::kFloat);
-  return power_of_two ? scale.log2().floor_().exp2_() : scale;
+  const at::Tensor wide = amax.to(at::kDouble).clamp_min(kLeastFp8Amax);
+  const at::Tensor scale = wide.reciprocal().mul_(largest_fp8(format)).to(at::kFloat);
+  if (!power_of_two) return scale;
+  constexpr int kExponentBits = 0x7f800000;
+  const at::Tensor power = scale.view(at::kInt).bitwise_and(kExponentBits).view(at::kFloat);
+  return power.where(scale.isfinite(), scale);  // the scale of a NaN has other bits
 }
 
-Fp8Matrix quantize_fp8(const at::Tensor& x, const at::Tensor& scale, at::ScalarType format) {
-  const double largest = largest_value(format);
-  // A scale with dimensions makes the product fp32 in one pass; a scalar tensor would not.
-  const at::Tensor scaled = x.mul(scale.view({-1, 1})).clamp_(-largest, largest);
-  return {scaled.to(format).contiguous(), scale.reciprocal()};
+/// Without a scale, those codes are not wanted.
+Fp8Both plain_quantize(const at::Tensor& x, const at::Tensor& row_scale,
+                       const at::Tensor& column_scale, at::ScalarType format) {
+  const double largest = largest_fp8(format);
+  const auto quantized = [&](const at::Tensor& rows, const at::Tensor& scale) -> Fp8Matrix {
+    if (!scale.defined()) return {};
+    // A scale with dimensions makes the product fp32 in one pass; a scalar tensor would not.
+    const at::Tensor scaled = rows.mul(scale.view({-1, 1})).clamp_(-largest, largest);
+    return {scaled.to(format).contiguous(), scale.reciprocal()};
+  };
+  return {quantized(x, row_scale), quantized(x.t(), column_scale)};
+}
+
+struct Fp8Row {
+  bool (*accepts)(const at::Tensor& x);
+  decltype(&plain_amax) amax;
+  decltype(&plain_row_amax) row_amax;
+  decltype(&plain_scale) scale;
+  decltype(&plain_quantize) quantize;
+};
+
+constexpr std::array kFp8{
+    Fp8Row{cuda::accepts_fp8, cuda::fp8_amax, cuda::fp8_row_amax, cuda::fp8_scale,
+           cuda::quantize_fp8},
+    Fp8Row{nullptr, plain_amax, plain_row_amax, plain_scale, plain_quantize},
+};
+
+const Fp8Row& fp8_row(Path path, const at::Tensor& x) {
+  return choose(path_of(Operation::fp8, path), kFp8, x);
+}
+
+}  // namespace
+
+double largest_fp8(at::ScalarType format) {
+  TRIREME_ASSERT(format == at::kFloat8_e4m3fn || format == at::kFloat8_e5m2);
+  return format == at::kFloat8_e4m3fn ? 448 : 57344;
+}
+
+at::Tensor amax_of(const at::Tensor& x, Path path) {
+  return fp8_row(path, x).amax(x);
+}
+
+at::Tensor row_amax_of(const at::Tensor& x, Path path) {
+  return fp8_row(path, x).row_amax(x);
+}
+
+at::Tensor fp8_scale(const at::Tensor& amax, at::ScalarType format, bool power_of_two, Path path) {
+  return fp8_row(path, amax).scale(amax, format, power_of_two);
+}
+
+Fp8Matrix quantize_fp8(const at::Tensor& x, const at::Tensor& scale, at::ScalarType format,
+                       Path path) {
+  return fp8_row(path, x).quantize(x, scale, {}, format).by_rows;
+}
+
+Fp8Both quantize_fp8_both(const at::Tensor& x, const at::Tensor& row_scale,
+                          const at::Tensor& column_scale, at::ScalarType format, Path path) {
+  return fp8_row(path, x).quantize(x, row_scale, column_scale, format);
 }
 
 at::Tensor fp8_product(const Fp8Matrix& a, const Fp8Matrix& b, at::ScalarType result,

@@ -15,6 +15,7 @@ enum class Operation {
   cross_entropy,
   dropout,
   embedding,
+  fp8,
   gated_activation,
   grad_norm,
   optimizer,
@@ -23,10 +24,11 @@ enum class Operation {
 };
 
 /// The names in the enum's order, as train.plain_ops lists them. `embedding` is the gradient of the
-/// table, and `rope` includes the norm of queries and keys. On a CPU, `embedding` has one path.
-inline constexpr std::array<std::string_view, 9> kOperations{
-    "attention", "cross_entropy", "dropout",  "embedding", "gated_activation",
-    "grad_norm", "optimizer",     "rms_norm", "rope"};
+/// table, `fp8` computes the codes and scales of train.fp8, and `rope` includes the norm of queries
+/// and keys. On a CPU, `embedding` and `fp8` have one path.
+inline constexpr std::array<std::string_view, 10> kOperations{
+    "attention",        "cross_entropy", "dropout",   "embedding", "fp8",
+    "gated_activation", "grad_norm",     "optimizer", "rms_norm",  "rope"};
 
 /// Makes exactly these operations plain in the whole process, whatever path their callers pass. Do
 /// not call it between the forward and the backward pass of a step.

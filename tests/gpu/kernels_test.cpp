@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "comm/self/self_communicator.hpp"
 #include "core/exact_sum.hpp"
@@ -16,6 +17,7 @@
 #include "ops/cuda/cross_entropy.hpp"
 #include "ops/cuda/dropout.hpp"
 #include "ops/cuda/embedding.hpp"
+#include "ops/cuda/fp8.hpp"
 #include "ops/cuda/gated_activation.hpp"
 #include "ops/cuda/grad_norm.hpp"
 #include "ops/cuda/rms_norm.hpp"
@@ -309,6 +311,64 @@ TEST(GpuKernelGradNorm, HasTheWordsOfTheCpu) {
   std::copy_n(expected.const_data_ptr<std::int64_t>(), cuda::kSumWords, sum.words().begin());
   EXPECT_FLOAT_EQ(cuda::clip_factor(words, 1.0, 8.0).item<float>(),
                   static_cast<float>(optim::clip_factor(std::sqrt(sum.value()) / 8, 1.0) / 8));
+}
+
+/// Returns true if the codes are equal, up to the sign of NaN and columns of zeros.
+bool has_codes(const Fp8Matrix& found, const Fp8Matrix& expected) {
+  const std::int64_t columns = expected.codes.size(1);
+  const at::Tensor all = found.codes.view(at::kByte).cpu();
+  const at::Tensor own = all.narrow(1, 0, columns);
+  const at::Tensor both_nan =
+      own.contiguous().view(found.codes.scalar_type()).to(at::kFloat).isnan() &
+      expected.codes.to(at::kFloat).isnan();
+  return (own.eq(expected.codes.view(at::kByte)) | both_nan).all().item<bool>() &&
+         all.narrow(1, columns, all.size(1) - columns).eq(0).all().item<bool>() &&
+         found.inverse_scale.cpu().equal(expected.inverse_scale);
+}
+
+/// Compares codes by rows and by columns, largest values and scales with those of the CPU.
+void expect_fp8_of_cpu(const at::Tensor& x, at::ScalarType format, const std::string& label) {
+  const at::Tensor on_gpu = x.to(at::Device(at::kCUDA, 0));
+  ASSERT_TRUE(cuda::accepts_fp8(on_gpu)) << "the log has the reason";
+  const at::Tensor numbers = x.nan_to_num(0, 1, -1);
+  const at::Tensor gpu_numbers = numbers.to(on_gpu.device());
+  EXPECT_TRUE(amax_of(gpu_numbers).cpu().equal(amax_of(numbers))) << label;
+  for (const bool power_of_two : {false, true}) {
+    const at::Tensor scale = fp8_scale(amax_of(numbers), format, power_of_two);
+    const at::Tensor rows = fp8_scale(row_amax_of(numbers), format, power_of_two);
+    const at::Tensor columns = fp8_scale(row_amax_of(numbers.t()), format, power_of_two);
+    EXPECT_TRUE(fp8_scale(amax_of(gpu_numbers), format, power_of_two).cpu().equal(scale)) << label;
+    EXPECT_TRUE(fp8_scale(row_amax_of(gpu_numbers), format, power_of_two).cpu().equal(rows))
+        << label;
+    EXPECT_TRUE(fp8_scale(row_amax_of(gpu_numbers.t()), format, power_of_two).cpu().equal(columns))
+        << label;
+    for (const auto& [of_rows, of_columns] : {std::pair{scale, scale}, std::pair{rows, columns}}) {
+      const Fp8Both expected = quantize_fp8_both(x, of_rows, of_columns, format);
+      const Fp8Both found = quantize_fp8_both(on_gpu, of_rows.to(on_gpu.device()),
+                                              of_columns.to(on_gpu.device()), format);
+      EXPECT_TRUE(has_codes(found.by_rows, expected.by_rows)) << label;
+      EXPECT_TRUE(has_codes(found.by_columns, expected.by_columns)) << label;
+    }
+  }
+}
+
+TEST(GpuKernelFp8, HasTheBitsOfTheCpu) {
+  if (device::num_visible_gpus() == 0) GTEST_SKIP() << "no device";
+  at::manual_seed(4);
+  for (const at::ScalarType format : {at::kFloat8_e4m3fn, at::kFloat8_e5m2}) {
+    for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16}) {
+      for (const auto& [rows, width] : {std::pair{4099, 768}, std::pair{37, 1021}}) {
+        const at::Tensor x = at::randn({rows, width}) * at::randn({rows, width}).mul(4).exp();
+        x[3][5] = std::numeric_limits<float>::infinity();
+        x[4][6] = std::numeric_limits<float>::quiet_NaN();
+        expect_fp8_of_cpu(x.to(type), format, std::string(at::toString(type)));
+      }
+    }
+    // All 16-bit patterns: every code, tie, subnormal and NaN.
+    const at::Tensor bits = at::arange(1 << 16, at::kInt).to(at::kShort).view({256, 256});
+    expect_fp8_of_cpu(bits.view(at::kBFloat16), format, "all bf16");
+    expect_fp8_of_cpu(bits.view(at::kHalf), format, "all fp16");
+  }
 }
 
 TEST(GpuKernelProduct, DoesNotRoundWeightGradientsTo16Bits) {

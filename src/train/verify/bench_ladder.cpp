@@ -28,7 +28,10 @@ bool is_used(ops::Operation operation, const RunConfig& config, at::Device devic
   if (operation == ops::Operation::dropout)
     return config.model.dropout > 0 || config.lora.dropout > 0;
   if (operation == ops::Operation::optimizer) return config.optim.name == "adamw";
-  return operation != ops::Operation::embedding || device.is_cuda();
+  if (operation == ops::Operation::fp8 && config.train.fp8_mode() == model::Fp8Mode::off)
+    return false;
+  const bool needs_gpu = operation == ops::Operation::embedding || operation == ops::Operation::fp8;
+  return !needs_gpu || device.is_cuda();
 }
 
 std::vector<Trial> make_trials(comm::Communicator& world, const StepBench& bench) {

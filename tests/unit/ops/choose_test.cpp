@@ -180,7 +180,7 @@ TEST(Choose, PlainOpsMakeOneOperationPlain) {
     if (is_norm) found.push_back(plain);
   }
   compute_plainly({});
-  constexpr std::size_t kOnePathOnCpus = 2;  // embedding and optimizer
+  constexpr std::size_t kOnePathOnCpus = 3;  // embedding, fp8 and optimizer
   EXPECT_EQ(std::set(found.begin(), found.end()).size(), kOperations.size() - kOnePathOnCpus);
 }
 

@@ -7,6 +7,7 @@
 #include "ops/cuda/cross_entropy.hpp"
 #include "ops/cuda/dropout.hpp"
 #include "ops/cuda/embedding.hpp"
+#include "ops/cuda/fp8.hpp"
 #include "ops/cuda/gated_activation.hpp"
 #include "ops/cuda/rms_norm.hpp"
 #include "ops/cuda/rope.hpp"
@@ -160,6 +161,23 @@ TEST_F(CudaLarge, Embedding) {
   const at::Tensor index = at::arange(grads.size(0), at::kLong).eq(grads.size(0) - 1).to(at::kLong);
   cuda::add_embedding_gradient(table, index, grads);
   expect_close(table[1], last_row(grads)[0], 4e-6, "row of the last token");
+}
+
+TEST_F(CudaLarge, Fp8) {
+  const at::Tensor x = large();
+  const at::Tensor scale = at::full({}, 16.0, at::kFloat);
+  const Fp8Both found = cuda::quantize_fp8(x, scale, scale, at::kFloat8_e4m3fn);
+  constexpr std::int64_t kTile = cuda::kFp8Tile;
+  const at::Tensor last = last_row(x).narrow(1, kWidth - kTile, kTile);
+  const at::Tensor expected =
+      quantize_fp8(last, scale, at::kFloat8_e4m3fn, Path::plain).codes.view(at::kByte);
+  const auto bytes = [](const Fp8Matrix& matrix) { return matrix.codes.view(at::kByte); };
+  EXPECT_TRUE(last_row(bytes(found.by_rows)).narrow(1, kWidth - kTile, kTile).equal(expected));
+  EXPECT_TRUE(bytes(found.by_columns)
+                  .narrow(0, kWidth - kTile, kTile)
+                  .select(1, kRows - 1)
+                  .equal(expected[0]));
+  EXPECT_TRUE(last_row(cuda::fp8_row_amax(x)).equal(row_amax_of(last_row(x), Path::plain)));
 }
 
 TEST_F(CudaLarge, AdamW) {

@@ -4,6 +4,7 @@
 #include "ops/cuda/cross_entropy.hpp"
 #include "ops/cuda/dropout.hpp"
 #include "ops/cuda/embedding.hpp"
+#include "ops/cuda/fp8.hpp"
 #include "ops/cuda/gated_activation.hpp"
 #include "ops/cuda/grad_norm.hpp"
 #include "ops/cuda/rms_norm.hpp"
@@ -129,6 +130,28 @@ TEST(CudaLaunch, EmbeddingCoversAllTokens) {
         for (const cuda::Kernel* kernel : std::initializer_list<const cuda::Kernel*>{
                  &cuda::kEmbeddingSegments, &cuda::kEmbeddingRuns})
           EXPECT_EQ(blocks_of(host, *kernel), (tokens + cuda::kSegment - 1) / cuda::kSegment);
+      }
+    }
+  });
+}
+
+TEST(CudaLaunch, Fp8CoversAllTilesRowsAndColumns) {
+  for_devices([](HostLauncher& host, const at::TensorOptions& options) {
+    for (const std::int64_t width : {16, 129, 4096, 65536, 262144}) {
+      for (const std::int64_t rows : {1, 129, 65536, 1048577}) {
+        const at::Tensor x = at::empty({rows, width}, options);
+        const at::Tensor scale = cuda::fp8_scale(cuda::fp8_amax(x), at::kFloat8_e5m2, false);
+        const at::Tensor scales = cuda::fp8_scale(cuda::fp8_row_amax(x), at::kFloat8_e4m3fn, true);
+        EXPECT_EQ(blocks_of(host, cuda::kFp8Amax), rows);
+        EXPECT_GE(blocks_of(host, cuda::kFp8Scales) * cuda::kFp8Threads, rows);
+        cuda::fp8_row_amax(x.t());
+        cuda::quantize_fp8(x, scales, scale, at::kFloat8_e4m3fn);
+        // A row of one element has no columns to combine.
+        if (rows > 1) {
+          EXPECT_GE(blocks_of(host, cuda::kFp8ColumnAmax) * 256, width);
+        }
+        const auto tiles = [](std::int64_t size) { return (size + 63) / 64; };
+        EXPECT_EQ(blocks_of(host, cuda::kQuantizeFp8), tiles(rows) * tiles(width));
       }
     }
   });
