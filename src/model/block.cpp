@@ -204,7 +204,12 @@ weighted::AdaptersUse Block::use_of(const parallel::Microbatch& batch,
   const auto number = static_cast<std::int64_t>(which);
   if (batch.training && context_.fp8 != nullptr && context_.fp8->has(which)) {
     constexpr auto kLinears = static_cast<std::int64_t>(kNumFp8Linears);
-    use.fp8 = {context_.fp8, index_ * kLinears + number};
+    // The output of attention is also saved by attention, and without norms a matrix reads the
+    // residual stream.
+    const bool is_only_user = which == Fp8Linear::down ||
+                              (which != Fp8Linear::output &&
+                               (context_.config.pre_norms || context_.tensor.sequence_parallel()));
+    use.fp8 = {context_.fp8, index_ * kLinears + number, is_only_user};
   }
   if (!batch.adapters || adapters.terms.empty()) return use;
   use.adapters = &adapters;

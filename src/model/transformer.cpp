@@ -45,7 +45,7 @@ Transformer::Transformer(parallel::ParamRegistry& registry, const ModelConfig& c
 Transformer::Transformer(parallel::ParamRegistry& registry, const ModelConfig& config,
                          const ModelStages& stages, const TransformerOptions& options)
     : registry_(registry),
-      fp8_(options.fp8, config),
+      fp8_(options.fp8, config, options.path),
       context_{config,
                {},
                options.path,

@@ -28,6 +28,7 @@ struct KeptLinear : torch::CustomClassHolder {
   RecomputeFn again;
   AdaptersUse adapters;
   std::optional<Fp8Call> fp8;
+  bool keeps_codes = false;  // backward needs the codes of x^T instead of x
 };
 
 /// A linear, restored in backward from the autograd context.
@@ -39,8 +40,10 @@ class Linear {
     kept_->group = group;
     kept_->again = std::move(again);
     kept_->adapters = use;
-    if (use.fp8.scaling != nullptr)
-      kept_->fp8.emplace(*use.fp8.scaling, use.fp8.linear, *group, row_parallel);
+    if (use.fp8.scaling == nullptr) return;
+    kept_->fp8.emplace(*use.fp8.scaling, use.fp8.linear, *group, row_parallel);
+    kept_->keeps_codes = use.fp8.is_only_user && source.trained() && !adapted() && !kept_->again &&
+                         at::GradMode::is_enabled();
   }
 
   explicit Linear(AutogradContext* ctx) : source_(Source::kept(ctx, "weight")) {
@@ -54,7 +57,8 @@ class Linear {
   void keep(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& inner) const {
     const bool needs_x = source_.trained() || adapted();
     if (!needs_x) kept_->again = {};
-    ctx->save_for_backward({needs_x && !kept_->again ? x : at::Tensor(), inner});
+    const bool saves_x = needs_x && !kept_->again && !kept_->keeps_codes;
+    ctx->save_for_backward({saves_x ? x : at::Tensor(), inner});
     ctx->saved_data["kept"] = c10::IValue::make_capsule(kept_);
     source_.keep(ctx, "weight");
   }
@@ -72,7 +76,7 @@ class Linear {
     const OperationMark mark(StepWork::matmul_forward);
     if (!kept_->fp8) return parallel::whole_and_product(group(), x, weight().t());
     const at::Tensor whole = group().whole(x);
-    return {whole, kept_->fp8->output(whole, weight())};
+    return {whole, kept_->fp8->output(whole, weight(), kept_->keeps_codes)};
   }
 
   /// Computes grad_y W of all tokens.
@@ -80,14 +84,14 @@ class Linear {
     const OperationMark mark(StepWork::matmul_dx);
     if (!kept_->fp8) return parallel::whole_and_product(group(), grad_y, weight());
     const at::Tensor whole = group().whole(grad_y);
-    return {whole, kept_->fp8->input_grad(whole, weight())};
+    return {whole, kept_->fp8->input_grad(whole, weight(), source_.trained())};
   }
 
   /// Starts the sum of x W^T over the ranks; `onto` is added to the products.
   [[nodiscard]] parallel::ProductSum output_sum(const at::Tensor& x, const at::Tensor& onto) const {
     const OperationMark mark(StepWork::matmul_forward);
     if (!kept_->fp8) return {group(), x, weight().t(), onto};
-    return {group(), sum_of(kept_->fp8->output(x, weight()), onto)};
+    return {group(), sum_of(kept_->fp8->output(x, weight(), kept_->keeps_codes), onto)};
   }
 
   /// Starts the sum of grad_y W over the ranks; `onto` is added to the products.
@@ -95,7 +99,7 @@ class Linear {
                                                     const at::Tensor& onto) const {
     const OperationMark mark(StepWork::matmul_dx);
     if (!kept_->fp8) return {group(), grad_y, weight(), onto};
-    return {group(), sum_of(kept_->fp8->input_grad(grad_y, weight()), onto)};
+    return {group(), sum_of(kept_->fp8->input_grad(grad_y, weight(), source_.trained()), onto)};
   }
 
   /// Returns the gradient of A x for the backward pass; undefined without adapters.
@@ -109,10 +113,12 @@ class Linear {
     // Recompute x now, because backward frees its inputs.
     const at::Tensor x = kept_->again ? kept_->again() : x_;
     kept_->again = {};
-    source_.registry->run_or_defer([linear = *this, x, grad_y, inner_grad] {
+    // With fp8, input_grad() has kept the codes of grad_y^T.
+    const at::Tensor grad = kept_->fp8 && !adapted() ? at::Tensor() : grad_y;
+    source_.registry->run_or_defer([linear = *this, x, grad, inner_grad] {
       const Source& source = linear.source_;
-      if (source.trained()) linear.add_weight_grad(x, grad_y);
-      if (linear.adapted()) linear.low_rank().give(x, linear.inner_, inner_grad, grad_y);
+      if (source.trained()) linear.add_weight_grad(x, grad);
+      if (linear.adapted()) linear.low_rank().give(x, linear.inner_, inner_grad, grad);
     });
   }
 

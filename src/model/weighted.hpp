@@ -39,6 +39,7 @@ struct Adapters {
 struct Fp8Use {
   Fp8Scaling* scaling = nullptr;  // null: products in the dtype of the weights
   std::int64_t linear = 0;
+  bool is_only_user = false;  // backward of no other operation needs x
 };
 
 /// The adapters and settings of one call; the adapters and the scaling outlive it.
@@ -50,7 +51,8 @@ struct AdaptersUse {
 };
 
 /// Computes x W^T: x [.., in] to [.., out]; W [out, in] may be several fused parameters. With
-/// `again`, x is recomputed in backward instead of saved. With adapters, A x is saved.
+/// `again`, x is recomputed in backward instead of saved. With fp8, the codes of x^T are saved
+/// instead of x if no other operation needs x. With adapters, A x is saved.
 at::Tensor linear(const at::Tensor& x, parallel::ParamRegistry& registry,
                   parallel::WeightRef weight, const RecomputeFn& again = {},
                   const AdaptersUse& adapters = {});

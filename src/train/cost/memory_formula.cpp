@@ -96,7 +96,8 @@ class BlockActivations {
       block += tokens_ * group.terms * facts_.lora.rank * element_;
     block += of_fp8_scales(experts) + of_stream_options(layer) + of_given_values(layer);
     if (recompute == "none")
-      block += tokens_ * wanted(0) * input_width() * element_ + of_attention() + of_whole_norm();
+      block += of_input(model::Fp8Linear::qkv, wanted(0) * input_width()) + of_attention() +
+               of_whole_norm();
     return block;
   }
 
@@ -167,13 +168,23 @@ class BlockActivations {
     return std::count(linears.begin(), end, true) * 2 * std::int64_t{sizeof(float)};
   }
 
+  /// Returns the bytes that a matrix saves of its input of `width` elements per token. In fp8, a
+  /// trainable matrix saves codes of one byte and their scales.
+  [[nodiscard]] std::int64_t of_input(model::Fp8Linear which, std::int64_t width) const {
+    const bool has_codes = facts_.fp8 != model::Fp8Mode::off && !facts_.lora.on() &&
+                           model::fp8_linears(facts_.model).at(static_cast<std::size_t>(which));
+    if (!has_codes || width == 0) return tokens_ * width * element_;
+    const std::int64_t scales = facts_.fp8 == model::Fp8Mode::rowwise ? width : 1;
+    return tokens_ * width + scales * std::int64_t{sizeof(float)};
+  }
+
   /// Returns the bytes of gate and up, and without activation checkpointing of their input and
   /// product.
   [[nodiscard]] std::int64_t of_mlp() const {
-    std::int64_t elements = facts_.model.mlp_inputs() * here_.mlp;
-    if (facts_.parallel.recompute == "none")
-      elements += wanted(2) * input_width() + wanted(3) * here_.mlp;
-    return tokens_ * elements * element_;
+    const std::int64_t bytes = tokens_ * facts_.model.mlp_inputs() * here_.mlp * element_;
+    if (facts_.parallel.recompute != "none") return bytes;
+    return bytes + of_input(model::Fp8Linear::gate_up, wanted(2) * input_width()) +
+           of_input(model::Fp8Linear::down, wanted(3) * here_.mlp);
   }
 
   /// Returns the bytes of the order of rows.

@@ -93,6 +93,21 @@ TEST(Fp8Linear, ForwardAndBackwardAreTheFormula) {
   }
 }
 
+TEST(Fp8Linear, KeptCodesGiveTheSameBits) {
+  const auto [x, w, grad_y] = operands();
+  for (const Fp8Mode mode : kModes) {
+    Fp8Scaling scaling(mode, shape());
+    scaling.prepare(at::kCPU);
+    const Products expected = products_of(scaling, {}, false, x, w, grad_y);
+    const parallel::TensorGroup alone;
+    Fp8Call call(scaling, 1, alone, false);
+    EXPECT_TRUE(call.output(x, w, /*keeps_codes=*/true).equal(expected.y));
+    EXPECT_TRUE(call.input_grad(grad_y, w, /*keeps_codes=*/true).equal(expected.grad_x));
+    EXPECT_TRUE(call.weight_grad({}, {}).equal(expected.grad_w));
+    EXPECT_TRUE(call.weight_grad(x, grad_y).equal(expected.grad_w)) << "the codes are free";
+  }
+}
+
 /// Returns the products of two ranks of tp, put together.
 Products split_products(Fp8Mode mode, bool row_parallel) {
   const auto [x, w, grad_y] = operands();
