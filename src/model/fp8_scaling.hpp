@@ -56,8 +56,8 @@ class Fp8Scaling {
   /// over `world` with `delayed`; does nothing otherwise.
   void end_update(comm::Communicator& world, bool applied);
 
-  /// Returns the fp32 scales [n] of `tensors`, which are n adjacent operands of a linear, beginning
-  /// with `first`, in one format. `linear` is layer * kNumFp8Linears + matrix. With an empty history, `delayed`
+  /// Returns the fp32 scales [n] of `tensors`: n adjacent operands of a linear in one format, from
+  /// `first` on. `linear` is layer * kNumFp8Linears + matrix. With an empty history, `delayed`
   /// scales like `tensorwise`. Collective over `group` if the scales depend on the tensors.
   [[nodiscard]] at::Tensor scales(std::int64_t linear, Fp8Operand first,
                                   std::span<const at::Tensor> tensors,
@@ -99,8 +99,8 @@ class Fp8Call {
   /// `keeps_codes`, keeps the codes of grad_y^T for weight_grad().
   [[nodiscard]] at::Tensor input_grad(const at::Tensor& grad_y, const at::Tensor& weight,
                                       bool keeps_codes = false);
-  /// Computes grad_y^T x [out, in], after input_grad(), and frees the kept codes. A factor with kept
-  /// codes may be undefined.
+  /// Computes grad_y^T x [out, in], after input_grad(), and frees the kept codes. A factor with
+  /// kept codes may be undefined.
   [[nodiscard]] at::Tensor weight_grad(const at::Tensor& x, const at::Tensor& grad_y);
 
  private:

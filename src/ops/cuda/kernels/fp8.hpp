@@ -1,8 +1,8 @@
 #pragma once
 #include <cstdint>
 
-/// Arguments of the kernels in fp8.cu. Matrices have adjacent elements in a row and `stride` elements
-/// between the beginnings of two rows.
+/// Arguments of the kernels in fp8.cu. The elements of a row of a matrix are adjacent, and two rows
+/// begin `stride` elements apart.
 namespace trireme::ops::cuda {
 
 inline constexpr int kFp8Tile = 64;  // rows and columns of the tile that a block quantizes
