@@ -1,5 +1,6 @@
 #include "model/layer.hpp"
 
+#include <c10/core/AutogradState.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
@@ -10,6 +11,25 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
+
+/// While it exists, autograd runs backward functions on the calling thread, as on a CPU. By
+/// default, the functions of a GPU run on a thread of autograd. This thread has neither the
+/// operation record nor the profile ranges of the calling thread, and it must not call MPI.
+/// Source: torch.autograd.set_multithreading_enabled.
+class BackwardOnThisThread {
+ public:
+  BackwardOnThisThread() { state().set_multithreading_enabled(false); }
+
+  ~BackwardOnThisThread() { state().set_multithreading_enabled(before_); }
+
+  BackwardOnThisThread(const BackwardOnThisThread&) = delete;
+  BackwardOnThisThread& operator=(const BackwardOnThisThread&) = delete;
+
+ private:
+  static c10::AutogradState& state() { return c10::AutogradState::get_tls_state(); }
+
+  bool before_ = state().get_multithreading_enabled();
+};
 
 /// The second run of forward, started by its first reader and freed with the gradient of x.
 struct SecondRun : torch::CustomClassHolder {
@@ -35,6 +55,7 @@ struct RecomputedFunction : torch::autograd::Function<RecomputedFunction> {
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
     const auto holder = ctx->saved_data["run"].toCapsule();
     auto& run = static_cast<SecondRun&>(*holder);
+    const BackwardOnThisThread guard;
     const auto result = torch::autograd::grad({run.result()}, {run.x}, {grads[0]});
     run.y.reset();
     run.x.reset();
@@ -77,6 +98,7 @@ at::Tensor layer_backward(const Layer& layer, const parallel::Microbatch& batch,
   if (source_grads != nullptr)
     for (const at::Tensor& source : saved.sources)
       inputs.emplace_back(torch::autograd::impl::grad_accumulator(source), 0);
+  const BackwardOnThisThread guard;
   const auto grads = torch::autograd::Engine::get_default_engine().execute(
       {saved.graph}, {grad}, /*keep_graph=*/false, /*create_graph=*/false,
       /*accumulate_grad=*/false, inputs);
