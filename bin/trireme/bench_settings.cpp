@@ -10,6 +10,7 @@
 #include "core/log.hpp"
 #include "data/loader.hpp"
 #include "device/device.hpp"
+#include "device/kernel_choice.hpp"
 #include "train/audit/layout_record.hpp"
 #include "train/config/layout.hpp"
 #include "train/config/open_values.hpp"
@@ -46,6 +47,7 @@ void resolve_settings(BenchSettings& settings, const comm::LaunchInfo& launch, i
   train.accumulation = data::accumulation_steps_of(train.global_batch, train.micro_batch, data);
   train::check_micro_batches(config.parallel, train.accumulation);
   settings.bench.device = device::choose_device(train.device, launch.local_rank);
+  device::use_deterministic_kernels(settings.bench.device, train.deterministic);
   train::check_fp8_device(train, settings.bench.device);
   train::check_free_memory(config, launch, ranks, *settings.keys);
 }

@@ -15,6 +15,7 @@
 #include "data/order/plan.hpp"
 #include "data/shards/set_content.hpp"
 #include "device/device.hpp"
+#include "device/kernel_choice.hpp"
 #include "generate/load/load_model.hpp"
 #include "objective/preference_loss.hpp"
 #include "text/chat/jinja_chat.hpp"
@@ -103,6 +104,7 @@ int run(const DpoReferenceSettings& settings, comm::Launch& launch) {
   comm::Communicator& world = launch.world();
   device::set_cpu_threads(0, launch.info().local_size);
   std::vector<std::unique_ptr<train::ScoredSet>> sets;
+  device::avoid_cudnn_attention();
   const auto model = comm::all_or_none(world, [&] {
     auto loaded = generate::load_model(
         settings.init, device::precision_dtypes(settings.precision, "--precision"),

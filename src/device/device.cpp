@@ -158,21 +158,6 @@ at::Device choose_device(const std::string& device, int local_rank, std::string_
   return at::kCPU;
 }
 
-void use_deterministic_kernels(at::Device device) {
-  // ATen's CPU kernels and the native CPU kernels have no such settings
-  if (!device.is_cuda()) return;
-  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);  // read with the first handle
-  at::Context& context = at::globalContext();
-  context.setDeterministicAlgorithms(true, /*warn_only=*/false);
-  context.setDeterministicFillUninitializedMemory(false);
-  context.setDeterministicCuDNN(true);
-  context.setBenchmarkCuDNN(false);
-}
-
-void use_thread_independent_products() {
-  ::setenv("MKL_CBWR", "AUTO,STRICT", /*overwrite=*/0);  // read with the first product
-}
-
 std::int64_t set_cpu_threads(std::int64_t threads, int local_size) {
   if (threads == 0) {
     const char* omp = std::getenv("OMP_NUM_THREADS");

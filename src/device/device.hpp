@@ -38,16 +38,6 @@ std::string gpu_identity(at::Device device);
 at::Device choose_device(const std::string& device, int local_rank,
                          std::string_view setting = "train.device =");
 
-/// Makes a run with the same layout reproducible bit for bit: kernels without atomics, one cuBLAS
-/// workspace, no algorithm search. Call it before the first operation on the device. Source:
-/// PyTorch's notes on reproducibility.
-void use_deterministic_kernels(at::Device device);
-
-/// Makes the bits of CPU matrix products independent of the number of threads. Call it before the
-/// first product. Source: Intel oneMKL developer guide, conditional numerical reproducibility
-/// (strict mode).
-void use_thread_independent_products();
-
 /// Sets LibTorch's number of CPU threads and returns it; call it before the first LibTorch
 /// operation. `threads` 0 means OMP_NUM_THREADS if set, otherwise cores divided by the ranks on the
 /// node. The maximum is kMaxThreads.

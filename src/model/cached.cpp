@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "device/kernel_choice.hpp"
 #include "device/own_pages.hpp"
 #include "model/transformer.hpp"
 #include "ops/linear.hpp"
@@ -86,7 +87,11 @@ at::Tensor Block::forward_cached(const CachedStep& step, const at::Tensor& input
       with_whole_norm(qkv.unsqueeze(0)), heads_.query.count(), heads_.key.count(), setup, path);
   const ops::AttentionSetup setting = c.attention_setup(index_);
   const ops::PagedPlan& plan = step.plan(setting.mask);
-  ops::paged_store(heads.k, heads.v, plan, cache, path);
+  {
+    // A slot gets one value, or equal ones. The deterministic kernel would copy the whole cache.
+    const device::AllowAnyKernel guard;
+    ops::paged_store(heads.k, heads.v, plan, cache, path);
+  }
   at::Tensor attended =
       ops::paged_attention(heads.q, plan, cache, setting.scale, path, setting.softcap);
   const at::Tensor residual = kept.defined() ? x.index_select(0, kept) : x;

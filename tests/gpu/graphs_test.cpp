@@ -7,11 +7,25 @@
 #include "comm/self/self_communicator.hpp"
 #include "device/captured_work.hpp"
 #include "device/device.hpp"
+#include "device/kernel_choice.hpp"
 #include "train/verify/trial_model.hpp"
 #include "unit/generate/decode_steps.hpp"
 
 namespace trireme::testing {
 namespace {
+
+/// Uses deterministic kernels in all tests of this program, as training does. The setting must be
+/// made before the first product.
+class DeterministicKernels : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    if (device::num_visible_gpus() > 0)
+      device::use_deterministic_kernels(device::choose_device("cuda", 0));
+  }
+};
+
+[[maybe_unused]] ::testing::Environment* const deterministic_kernels =
+    ::testing::AddGlobalTestEnvironment(new DeterministicKernels);
 
 TEST(GpuGraphs, LaunchedDecodingStepsEqualStepsWithoutGraphs) {
   const at::Device gpu = device::choose_device("cuda", 0);

@@ -15,6 +15,7 @@
 #include "core/log.hpp"
 #include "core/process/max_threads.hpp"
 #include "device/device.hpp"
+#include "device/kernel_choice.hpp"
 #include "generate/load/load_on_ranks.hpp"
 #include "generate/load/model_source.hpp"
 #include "model/residual_terms.hpp"
@@ -291,6 +292,7 @@ std::unique_ptr<LoadedModel> load_model(const ModelOptions& options, int local_r
   set_threads(options, local_size);
   const device::ParamDTypes dtypes = device::precision_dtypes(options.precision, "--precision");
   const at::Device device = device::choose_device(options.device, local_rank, "--device");
+  device::avoid_cudnn_attention();
   check_weights(options, device);
   auto model = load_model(options.checkpoint, dtypes, device, options.allow_older, options.ema,
                           options.head);

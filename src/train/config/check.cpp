@@ -160,6 +160,8 @@ void check_metrics(const RunConfig& config, Problems& problems) {
 void check(const RunConfig& config, Problems& problems) {
   check(config.model, problems);
   check_train(config.train, problems);
+  if (config.parallel.reproducible && !config.train.deterministic)
+    problems.add("train.deterministic", false, "must be true with parallel.reproducible = true");
   check_profile(config.train.profile, problems);
   check(config.optim, problems);
   check(config.parallel, problems);

@@ -41,6 +41,7 @@ struct TrainConfig {
   std::int64_t hash_weights_every = 1000;
   std::string late_results = "auto";
   std::string cuda_graph = "auto";
+  bool deterministic = true;
   std::string profile;
   std::string window_schedule;
 
@@ -113,6 +114,9 @@ struct TrainConfig {
     visit(
         "cuda_graph", self.cuda_graph,
         "launch forward and backward of a micro-batch as one CUDA graph, so that small models do not wait for the host: auto (on a GPU, if the model and the task allow it), true (like auto, with a warning if it is not possible) or false");
+    visit(
+        "deterministic", self.deterministic,
+        "use only deterministic kernels on a GPU, so that a resumed run and an equal run have the same bits; false: LibTorch may use faster kernels (cuDNN attention, flash attention with atomics), and such runs agree only up to rounding; changes nothing on a CPU");
     visit(
         "profile", self.profile,
         "steps and ranks to profile, such as steps=10:13,ranks=0 or steps=5,ranks=0,4:7: a Chrome trace per rank and a table of the phases in RUN/profile; empty: none (touch RUN/PROFILE profiles a live run)");

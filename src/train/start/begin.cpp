@@ -99,7 +99,7 @@ checkpoint::Checkpoint find_own(const RunRequest& run, std::int64_t newest) {
 
 void log_start(const RunRequest& run, const RunData& data, const StartState& beginning,
                const checkpoint::Checkpoint& checkpoint, const RunValues& values,
-               const std::string& fresh_data) {
+               const std::string& fresh_data, at::Device device) {
   const bool is_own = run.start.kind == RunStart::Kind::resume_run;
   // The checkpoint of a converted start is deleted after the start, so name its source.
   const std::string where = is_own || checkpoint.path().parent_path().filename() != kConvertedStart
@@ -113,7 +113,8 @@ void log_start(const RunRequest& run, const RunData& data, const StartState& beg
                                     run.keys,
                                     beginning.fingerprint,
                                     fresh_data.empty() ? data.stream().plan_hash() : "",
-                                    beginning.progress.step};
+                                    beginning.progress.step,
+                                    device.is_cuda()};
     log::info(formatted("resumed from {} at step {}; {}", where, beginning.progress.step,
                         fresh_data.empty()
                             ? describe_continuation(continuation)
@@ -224,7 +225,7 @@ void load(const RunRequest& run, const RunData& data, const checkpoint::Checkpoi
       model.critic->registry().refresh_weights();
     }
   }
-  log_start(run, data, beginning, checkpoint, values, fresh_data);
+  log_start(run, data, beginning, checkpoint, values, fresh_data, model.registry.device());
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "device/device.hpp"
+#include "device/kernel_choice.hpp"
 #include "model/stages/rank_stages.hpp"
 #include "ops/operations.hpp"
 #include "parallel/pipeline/stage_plan.hpp"
@@ -209,7 +210,7 @@ std::unique_ptr<RunModel> build_model(const RunRequest& run, const RunData& data
   const at::Device device =
       device::choose_device(run.config.train.device, run.ranks.launch.local_rank);
   ops::compute_plainly(plain_operations(run.config.train));
-  device::use_deterministic_kernels(device);
+  device::use_deterministic_kernels(device, run.config.train.deterministic);
   if (run.config.parallel.reproducible) device::use_thread_independent_products();
   return std::make_unique<RunModel>(run, data, frozen_start, device, measures);
 }

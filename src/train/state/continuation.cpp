@@ -105,7 +105,9 @@ std::string describe_continuation(const Continuation& continuation) {
     // decoding steps, so products have other shapes. With graphs of micro-batches, attention pads the
     // documents, which changes the order of sums in its backward pass.
     const bool is_layout = change.key.starts_with("parallel.") && !keeps_bits(change.key);
-    if (!is_layout && change.key != "rl.cuda_graph" && change.key != "train.cuda_graph") continue;
+    const bool is_kernel = change.key == "rl.cuda_graph" || change.key == "train.cuda_graph" ||
+                           (change.key == "train.deterministic" && continuation.is_on_gpu);
+    if (!is_layout && !is_kernel) continue;
     rounding.push_back(formatted("{} {} (was {})", change.key, change.now, change.was));
   }
   if (is_other_training) return "the state continues under another configuration";
@@ -126,6 +128,10 @@ std::string describe_continuation(const Continuation& continuation) {
     return joined_texts(
         {formatted("the state is exact, losses continue within rounding: changed {}",
                    joined(rounding, ", ")),
+         later});
+  if (continuation.is_on_gpu && !continuation.config.train.deterministic)
+    return joined_texts(
+        {"the state is exact, losses continue within rounding: train.deterministic is false",
          later});
   if (!later.empty()) return formatted("the state is exact; {}", later);
   return "exact: losses and weights continue bit for bit as without the interruption";

@@ -16,6 +16,7 @@ struct Continuation {
   const Fingerprint& fingerprint;
   std::string plan_hash;  // SampleStream::plan_hash; "" if the data is other data
   std::int64_t step = 0;  // number of completed steps
+  bool is_on_gpu = false;
 };
 
 /// Returns one line for the log: how closely the next steps will match those of the run that wrote

@@ -6,6 +6,7 @@
 
 #include "comm/scalars.hpp"
 #include "core/timer.hpp"
+#include "device/kernel_choice.hpp"
 #include "ops/operations.hpp"
 #include "train/config/plain_ops.hpp"
 #include "train/verify/trial_model.hpp"
@@ -18,6 +19,7 @@ struct Trial {
   std::string off;
   std::vector<ops::Operation> plain;
   std::shared_ptr<TrialModel> model;
+  bool deterministic = true;
   std::vector<double> step_s = {};
   std::vector<double> losses = {};
   std::vector<double> norms = {};
@@ -45,7 +47,8 @@ std::vector<Trial> make_trials(comm::Communicator& world, const StepBench& bench
   };
   const parallel::ParallelConfig& config = bench.config.parallel;
   const auto model = model_of(config);
-  std::vector<Trial> trials{{"none", plain, model}};
+  const bool deterministic = bench.config.train.deterministic;
+  std::vector<Trial> trials{{"none", plain, model, deterministic}};
   for (std::size_t i = 0; i < ops::kOperations.size(); ++i) {
     const auto operation = static_cast<ops::Operation>(i);
     if (!is_used(operation, bench.config, bench.device) ||
@@ -53,14 +56,16 @@ std::vector<Trial> make_trials(comm::Communicator& world, const StepBench& bench
       continue;
     std::vector<ops::Operation> more = plain;
     more.push_back(operation);
-    trials.push_back({std::string(ops::kOperations.at(i)), more, model});
+    trials.push_back({std::string(ops::kOperations.at(i)), more, model, deterministic});
   }
   const auto add = [&](const char* key, bool is_on, auto turn_off) {
     if (!is_on) return;
     parallel::ParallelConfig changed = config;
     turn_off(changed);
-    trials.push_back({key, plain, model_of(changed)});
+    trials.push_back({key, plain, model_of(changed), deterministic});
   };
+  if (bench.device.is_cuda() && deterministic)  // kernels of a CPU are always deterministic
+    trials.push_back({"train.deterministic", plain, model, /*deterministic=*/false});
   add("parallel.bucket_mb", parallel::data_ranks(config, world.size()) > 1 && config.bucket_mb != 0,
       [](auto& changed) { changed.bucket_mb = 0; });
   add("parallel.zero_prefetch", config.zero == 3 && config.zero_prefetch > 0,
@@ -78,9 +83,10 @@ double mean_loss(comm::Communicator& control, const parallel::Mesh& mesh, double
 }
 
 /// Runs a step of one rung and appends its results. Collective.
-void run_rung(comm::Communicator& control, Trial& trial, const std::vector<data::Batch>& batches,
-              std::int64_t step) {
+void run_rung(comm::Communicator& control, at::Device device, Trial& trial,
+              const std::vector<data::Batch>& batches, std::int64_t step) {
   ops::compute_plainly(trial.plain);
+  device::use_deterministic_kernels(device, trial.deterministic);
   const std::int64_t targets = count_targets(control, trial.model->mesh, batches);
   control.barrier();
   const Timer timer;
@@ -109,7 +115,7 @@ std::vector<LadderRung> measure_ladder(comm::Communicator& control, comm::Commun
     const std::vector<data::Batch> batches = bench_batches(bench, mesh, round);
     for (std::size_t i = 0; i < trials.size(); ++i) {
       Trial& trial = trials[(i + static_cast<std::size_t>(round)) % trials.size()];
-      run_rung(control, trial, batches, round + 1);
+      run_rung(control, bench.device, trial, batches, round + 1);
       if (round > 0) continue;
       trial.step_s.clear();  // warm-up
       trial.losses.clear();
@@ -117,6 +123,7 @@ std::vector<LadderRung> measure_ladder(comm::Communicator& control, comm::Commun
     }
   }
   ops::compute_plainly(trials.front().plain);
+  device::use_deterministic_kernels(bench.device, trials.front().deterministic);
   std::vector<LadderRung> rungs;
   const Trial& base = trials.front();
   const std::vector<double> ones(base.losses.size(), 1.0);

@@ -8,7 +8,7 @@ namespace trireme::train {
 
 /// One rung of the ladder: a step with one fast path off. The values are the same on all ranks.
 struct LadderRung {
-  std::string off;             // "none", an operation of ops::kOperations, or a key of [parallel]
+  std::string off;             // "none", an operation of ops::kOperations, or a key
   double step_time_s = 0;      // median over the rounds, of the slowest rank
   double loss = 0;             // mean loss of the last round
   double loss_delta = 0;       // largest difference of the loss to rung "none" in one round
@@ -20,8 +20,10 @@ struct LadderRung {
 /// between the rungs, and each round begins with another rung, so that noise and heat reach all
 /// rungs in the same way. Runs one round to warm up and `bench.steps` measured rounds.
 ///
-/// A key of [parallel] is a rung only if it overlaps communication in this layout. Each of these
-/// rungs holds a model of its own. Collective, with the arguments of measure_step.
+/// The key train.deterministic is a rung on a GPU only. Deterministic kernels are slower, but they
+/// are the default of training. A key of [parallel] is a rung only if it overlaps communication in
+/// this layout. Each of these rungs holds a model of its own. Collective, with the arguments of
+/// measure_step.
 std::vector<LadderRung> measure_ladder(comm::Communicator& control, comm::Communicator& world,
                                        const StepBench& bench);
 

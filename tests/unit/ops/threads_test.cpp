@@ -3,7 +3,7 @@
 #include <mutex>
 #include <set>
 
-#include "device/device.hpp"
+#include "device/kernel_choice.hpp"
 #include "ops/attention.hpp"
 #include "ops/cpu_rows.hpp"
 #include "unit/ops/support.hpp"
