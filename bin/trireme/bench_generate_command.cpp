@@ -47,7 +47,8 @@ int run(const BenchGenerateSettings& settings) {
                   {"first_token_s", figures.first_token_s},
                   {"weight_bytes", figures.weight_bytes},
                   {"memory_bytes_per_s", figures.memory_bytes_per_s},
-                  {"bandwidth_share", figures.bandwidth_share}};
+                  {"bandwidth_share", figures.bandwidth_share},
+                  {"graph_launches", figures.graph_launches}};
   return print_figures(json, settings.json);
 }
 

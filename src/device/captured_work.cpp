@@ -1,5 +1,7 @@
 #include "device/captured_work.hpp"
 
+#include <ATen/ATen.h>
+
 #ifdef TRIREME_HAVE_CUDA
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
@@ -10,6 +12,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
+#include <mutex>
 #include <utility>
 
 #include "core/error.hpp"
@@ -47,6 +51,28 @@ void wait_for(c10::cuda::CUDAStream earlier, c10::cuda::CUDAStream later) {
   C10_CUDA_CHECK(cudaEventRecord(event, earlier.stream()));
   C10_CUDA_CHECK(cudaStreamWaitEvent(later.stream(), event, 0));
   C10_CUDA_CHECK(cudaEventDestroy(event));  // CUDA frees it when the work is complete
+}
+
+/// Serializes all captures of this process, because they use one stream for each GPU.
+std::mutex capturing;
+
+/// Returns the stream on which all work for a GPU is captured. cuBLAS has a workspace of some
+/// megabytes for each stream, which lives until the process ends.
+c10::cuda::CUDAStream capture_stream(c10::DeviceIndex index) {
+  static std::map<c10::DeviceIndex, c10::cuda::CUDAStream> streams;
+  const std::lock_guard lock(capturing);
+  const auto found = streams.find(index);
+  if (found != streams.end()) return found->second;
+  return streams.emplace(index, c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index))
+      .first->second;
+}
+
+/// Makes the cuBLAS workspace of this thread for the current stream. If a capture made it, it would
+/// hold memory of the pool for as long as the process runs.
+void allocate_workspace(c10::DeviceIndex index) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor small = at::zeros({16, 16}, at::Device(at::kCUDA, index));
+  (void)at::mm(small, small);
 }
 
 /// Returns a pool of the allocator that nothing else uses.
@@ -96,8 +122,7 @@ UniqueHandle<GraphTraits> record(c10::cuda::CUDAStream stream, const std::functi
 }  // namespace
 
 struct CapturePool::Memory {
-  explicit Memory(c10::DeviceIndex index)
-      : stream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index)) {
+  explicit Memory(c10::DeviceIndex index) : stream(capture_stream(index)) {
     const PoolScope first_user(stream, id);
   }
 
@@ -128,9 +153,11 @@ struct CapturedWork::Graph {
     const CapturePool::Memory& memory = *pool->memory_;
     const c10::cuda::CUDAStream stream = memory.stream;
     const c10::cuda::CUDAStream before = c10::cuda::getCurrentCUDAStream(stream.device_index());
+    const std::lock_guard lock(capturing);
     wait_for(before, stream);
     {
       const c10::cuda::CUDAStreamGuard guard(stream);
+      allocate_workspace(stream.device_index());
       const PoolScope scope(stream, memory.id);
       uses_memory = true;
       const UniqueHandle<GraphTraits> graph = record(stream, work);

@@ -6,11 +6,11 @@
 
 namespace trireme::device {
 
-/// Memory for the temporary tensors of captured work, and the stream on which this work is
-/// captured. The allocator reuses memory only on the stream that allocated it. All work of a pool is
-/// therefore captured on one stream, and the pool is about as large as the work that needs most,
-/// also after some of the work is destroyed. The memory is freed after the pool and all of its work.
-/// Only one thread at a time may capture work in a pool.
+/// Memory for the temporary tensors of captured work. The allocator reuses memory only on the
+/// stream that allocated it. All work for a GPU is therefore captured on one stream, and the pool
+/// is about as large as the work that needs most, also after some of the work is destroyed. The
+/// memory is freed after the pool and all of its work.
+/// The workspace of cuBLAS is outside the pool. Captures of several threads wait for each other.
 class CapturePool {
  public:
   explicit CapturePool(at::Device device);

@@ -192,9 +192,11 @@ at::Tensor DecodeGraphs::capture(Captured& captured, const StepRows& rows) {
   try {
     device::with_torch_errors([&] {
       captured.set(rows, model_);
-      captured.work.emplace(pool_, [this, &captured] {
+      const auto compute = [this, &captured] {
         captured.hidden.copy_(model_.hidden_cached(captured.step, cache_));
-      });
+      };
+      compute();  // loads the kernels of the padded shape
+      captured.work.emplace(pool_, compute);
       captured.work->launch();
     });
     ++num_launches_;

@@ -33,9 +33,10 @@ std::string reason_against_decode_graphs(const model::Transformer& model, int nu
 /// Decoding steps as CUDA graphs, one for each shape. A step is padded to its shape with copies of
 /// its first row, which write the same values to the same places of the cache.
 ///
-/// The first step of a shape runs without a graph, which loads all kernels. The second step is
-/// captured and computed both ways. If the results differ, or if the capture fails, a warning says
-/// so, and all later steps run without graphs. For the thread that runs the engine.
+/// The first step of a shape runs without a graph. The second step is computed without a graph,
+/// then padded but without a graph, which loads the kernels of the shape, and then as a graph. If
+/// the results differ, or if the capture fails, a warning says so, and all later steps run without
+/// graphs. For the thread that runs the engine.
 class DecodeGraphs {
  public:
   /// Both arguments must outlive this object and keep their memory in place.

@@ -316,6 +316,7 @@ void GenerationEngine::Impl::end_step() {
   const std::lock_guard lock(mutex);
   counters = schedule.counters();
   counters.generated_tokens = generated_tokens;
+  counters.graph_launches = graphs ? graphs->num_launches() : 0;
 }
 
 GenerationEngine::GenerationEngine(model::Transformer& model, const text::Tokenizer& tokenizer,

@@ -72,6 +72,7 @@ struct EngineCounters {
   std::int64_t prompt_tokens = 0;     // prompt tokens of started requests; counts each request once
   std::int64_t cached_tokens = 0;     // prompt tokens that were found in the cache
   std::int64_t generated_tokens = 0;  // including end tokens
+  std::int64_t graph_launches = 0;    // decoding steps that were launched as a CUDA graph
 };
 
 }  // namespace trireme::generate

@@ -89,6 +89,7 @@ GenerationFigures measure_generation(const LoadedModel& model, const GenerationL
   }
   GenerationFigures figures;
   figures.threads = at::get_num_threads();
+  figures.graph_launches = engine.counters().graph_launches;
   figures.first_token_s = best.first_s;
   figures.prefill_tokens_per_s =
       static_cast<double>(load.batch * load.prompt_tokens) / best.all_first_s;

@@ -18,11 +18,12 @@ struct GenerationFigures {
   std::int64_t threads = 0;  // CPU threads
   // prompt tokens of all sequences / time until all sequences have their first token
   double prefill_tokens_per_s = 0;
-  double decode_tokens_per_s = 0;  // generated tokens of all sequences per second, after that time
-  double first_token_s = 0;        // time to the first token of the first sequence
-  std::int64_t weight_bytes = 0;   // weights that one decoding step reads
-  double memory_bytes_per_s = 0;   // measured with memory_read_rate
-  double bandwidth_share = 0;      // share of memory_bytes_per_s that is used to read the weights
+  double decode_tokens_per_s = 0;   // generated tokens of all sequences per second, after that time
+  double first_token_s = 0;         // time to the first token of the first sequence
+  std::int64_t weight_bytes = 0;    // weights that one decoding step reads
+  double memory_bytes_per_s = 0;    // measured with memory_read_rate
+  std::int64_t graph_launches = 0;  // decoding steps launched as a CUDA graph, in all rounds
+  double bandwidth_share = 0;       // share of memory_bytes_per_s that is used to read the weights
 };
 
 /// Runs one warmup round and `repeats` measured rounds. Returns the best value of each figure, even

@@ -50,6 +50,9 @@ std::string metrics_text(const ServeMetrics& metrics, const generate::EngineCoun
                  counters.kv_blocks_total) +
          counted("trireme_preemptions_total", "counter", "Number of preempted answers.",
                  counters.preemptions) +
+         counted("trireme_graph_launches_total", "counter",
+                 "Number of decoding steps that were launched as a CUDA graph.",
+                 counters.graph_launches) +
          metrics.first_token_s.text("trireme_first_token_seconds",
                                     "Time from the request to the first token of an answer.") +
          metrics.inter_token_s.text("trireme_inter_token_seconds",

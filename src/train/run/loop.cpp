@@ -195,6 +195,8 @@ void log_summary(const TrainingRun& run, bool done) {
       .add("tokens", tokens)
       .add("time_s", time_s)
       .add("tokens_per_s", tokens_per_s);
+  const CapturedPasses* const graphs = run.model.step.captured_passes();
+  if (graphs != nullptr) closing.add("graph_launches", graphs->num_launches());
   run.services.metrics.write(closing);
   if (run.world().rank() != 0) return;
   const job::RunDirectory& folder = run.request.folder;
@@ -217,6 +219,9 @@ void log_summary(const TrainingRun& run, bool done) {
     log::warn(formatted(
         "the last {} steps changed nothing: loss or gradient was not finite (skipped/ in the run directory has the samples)",
         skipped));
+  if (graphs != nullptr)
+    log::info(formatted("number of micro-batches of rank 0 that were launched as a CUDA graph: {}",
+                        graphs->num_launches()));
   if (const std::string shares = run.shares.text(); !shares.empty())
     log::info(formatted("shares of the time: {}", shares));
   log::info(formatted("{} at step {}/{}{}: {}; {}, {}{}", how, run.progress.step,

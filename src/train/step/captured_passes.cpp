@@ -65,6 +65,12 @@ class Uncounted {
   parallel::ParamRegistry& registry_;
 };
 
+std::string launched_text(const PassesKey& key) {
+  return formatted(
+      "micro-batches of {} x {} tokens with up to {} documents are launched as a CUDA graph",
+      key.rows, key.length, std::max(key.documents, key.rows));
+}
+
 /// Logs why micro-batches have no graphs, on the first rank.
 void report_reason(const GraphUse& use, at::Device device, const std::string& reason) {
   const std::string text = cat("micro-batches run without CUDA graphs: ", reason);
@@ -267,6 +273,7 @@ void CapturedPasses::check(Captured& captured, const MicroBatchPasses& passes) {
   saved.reset();
   if (!failure_.empty()) return turn_off();
   captured.is_checked = result.has_value();
+  if (captured.is_checked) log_on_first_rank(/*is_warning=*/false, launched_text(captured.key));
   if (captured.is_checked || ++uses_[captured.key].inconclusive < kMostInconclusive) return;
   log_on_first_rank(/*is_warning=*/false,
                     formatted("micro-batches of one size run without a CUDA graph: {} of them had "

@@ -42,7 +42,7 @@ std::string reason_against_captured_passes(const model::Transformer& model,
 
 /// Forward, loss and backward of one micro-batch as a CUDA graph, one graph for each key. All inputs
 /// are copied to tensors with fixed addresses. Documents are padded with empty ones to a power of
-/// four, because their number differs between micro-batches, and the length of the longest one is
+/// two, because their number differs between micro-batches, and the length of the longest one is
 /// rounded up. Micro-batches without a graph are padded in the same way, so that all of them have
 /// the same kernels on the same shapes: the results do not depend on which micro-batches are
 /// launched.
@@ -65,9 +65,9 @@ std::string reason_against_captured_passes(const model::Transformer& model,
 ///   - a profile or an operation record observes the passes.
 class CapturedPasses {
  public:
-  static constexpr std::size_t kMostGraphs = 8;
+  static constexpr std::size_t kMostGraphs = 16;
   static constexpr int kUsesBeforeGraph = 3;
-  static constexpr int kMostCaptures = 16;
+  static constexpr int kMostCaptures = 32;
   static constexpr int kMostInconclusive = 8;  // checks of a key that have no result
 
   /// All references must outlive this object. The gradients and the weights of the model must keep

@@ -17,11 +17,6 @@ std::int64_t power_of_two_from(std::int64_t number) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(number)));
 }
 
-std::int64_t power_of_four_from(std::int64_t number) {
-  const std::int64_t power = power_of_two_from(number);
-  return std::countr_zero(static_cast<std::uint64_t>(power)) % 2 == 0 ? power : 2 * power;
-}
-
 }  // namespace
 
 PassesKey passes_key(const parallel::Microbatch& batch, std::int64_t window) {
@@ -29,7 +24,7 @@ PassesKey passes_key(const parallel::Microbatch& batch, std::int64_t window) {
   const std::int64_t longest = ops::longest_document(batch.bounds, batch.length());
   return {.rows = batch.rows(),
           .length = batch.length(),
-          .documents = documents == batch.rows() ? 0 : power_of_four_from(documents),
+          .documents = documents == batch.rows() ? 0 : power_of_two_from(documents),
           .longest = std::min(std::max(power_of_two_from(longest), kLeastLongest), batch.length()),
           .window = window,
           .has_weights = batch.target_weights.defined()};

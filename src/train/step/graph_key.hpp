@@ -10,7 +10,7 @@ namespace trireme::train {
 struct PassesKey {
   std::int64_t rows = 0;
   std::int64_t length = 0;
-  std::int64_t documents = 0;  // a power of four; 0: every row is one document
+  std::int64_t documents = 0;  // a power of two; 0: every row is one document
   std::int64_t longest = 0;    // tokens of the longest document: a power of two, at most the length
   std::int64_t window = 0;     // largest window in training (train.window_schedule)
   bool has_weights = false;    // targets have weights

@@ -1,5 +1,7 @@
 #include "generate/decode_graphs.hpp"
 
+#include <ATen/Context.h>
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
 #include "support/strict_device.hpp"
@@ -43,6 +45,64 @@ TEST(DecodeGraphs, ALaunchedStepUploadsOnceAndWaitsForNothing) {
   EXPECT_EQ(graphs.num_launches(), before + 1);
   EXPECT_EQ(record.waits(), std::vector<std::string>());
   EXPECT_EQ(record.uploads(), 1);
+}
+
+/// Counts the stores to a KV cache on the plain path, while it exists.
+class StoreCount {
+ public:
+  StoreCount() : handle_(at::addGlobalCallback(at::RecordFunctionCallback(count))) {
+    all = deterministic = 0;
+  }
+
+  ~StoreCount() { at::removeCallback(handle_); }
+
+  StoreCount(const StoreCount&) = delete;
+  StoreCount& operator=(const StoreCount&) = delete;
+
+  static inline int all = 0;
+  static inline int deterministic = 0;
+
+ private:
+  static std::unique_ptr<at::ObserverContext> count(const at::RecordFunction& call) {
+    if (std::string_view(call.name()) != "aten::index_put_") return nullptr;
+    ++all;
+    deterministic += at::globalContext().deterministicAlgorithms() ? 1 : 0;
+    return nullptr;
+  }
+
+  at::CallbackHandle handle_;
+};
+
+TEST(DecodeGraphs, TheSecondStepOfAShapeRunsPaddedBeforeItsCapture) {
+  const SmallModel small;
+  const model::KvCache cache = small.model->make_cache(kBlocks);
+  DecodeGraphs graphs(*small.model, cache);
+  Sequences sequences({1, 1, 1});
+  const auto stores_of_a_step = [&] {
+    const StoreCount count;
+    graphs.compute_rows(sequences.step({0, 1, 2}, 1));
+    return StoreCount::all;
+  };
+  const int one = stores_of_a_step();
+  EXPECT_GT(one, 0);
+  EXPECT_EQ(stores_of_a_step(), 3 * one) << "without a graph, padded, and as a graph";
+  EXPECT_EQ(stores_of_a_step(), one);
+}
+
+TEST(DecodeGraphs, StoresToTheCacheAreNotDeterministicKernels) {
+  const SmallModel small;
+  const model::KvCache cache = small.model->make_cache(kBlocks);
+  Sequences sequences({4});
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+  {
+    const StoreCount count;
+    compute_rows(*small.model, sequences.step({0}, 4), cache, nullptr);
+    EXPECT_GT(StoreCount::all, 0);
+    EXPECT_EQ(StoreCount::deterministic, 0);
+  }
+  EXPECT_TRUE(at::globalContext().deterministicAlgorithms());
+  EXPECT_TRUE(at::globalContext().deterministicAlgorithmsWarnOnly());
+  at::globalContext().setDeterministicAlgorithms(false, /*warn_only=*/false);
 }
 
 TEST(DecodeGraphs, AShapeIsRoundedUpAndOtherStepsHaveNone) {

@@ -281,9 +281,9 @@ TEST_F(ServiceStates, TellsItsMetrics) {
        {"trireme_requests_running 0\n", "trireme_requests_waiting 0\n",
         "trireme_prompt_tokens_total ", "trireme_generation_tokens_total ",
         "trireme_kv_blocks_used 0\n", "trireme_kv_blocks_total 7\n",
-        "trireme_preemptions_total 0\n", "trireme_first_token_seconds_count 1\n",
-        "trireme_inter_token_seconds_count 1\n", "trireme_request_seconds_count 1\n",
-        "trireme_request_seconds_bucket{le=\"+Inf\"} 1\n",
+        "trireme_preemptions_total 0\n", "trireme_graph_launches_total 0\n",
+        "trireme_first_token_seconds_count 1\n", "trireme_inter_token_seconds_count 1\n",
+        "trireme_request_seconds_count 1\n", "trireme_request_seconds_bucket{le=\"+Inf\"} 1\n",
         "# TYPE trireme_request_seconds histogram\n"})
     EXPECT_NE(metrics.body.find(line), std::string::npos) << line;
 }

@@ -200,6 +200,22 @@ TEST(CapturedPasses, OneRankWarnsThatGraphsAreOffAndAutoDoesNotWarnOfMemory) {
   EXPECT_EQ(lines(Fault::no_memory, "auto"), (std::array{0, 2}));
 }
 
+TEST(CapturedPasses, ALogLineSaysWhichMicroBatchesAreLaunched) {
+  const auto num_lines = [](Fault fault) {
+    ::testing::internal::CaptureStderr();
+    (void)on_two_ranks<FaultyCourse>(
+        [&](comm::Communicator& world) { return faulty_course(world, 0, fault, kGraphs); });
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    int count = 0;
+    std::istringstream stream(log);
+    for (std::string line; std::getline(stream, line);)
+      count += line.ends_with("documents are launched as a CUDA graph") ? 1 : 0;
+    return count;
+  };
+  EXPECT_EQ(num_lines(Fault::none), 2);  // both ranks log
+  EXPECT_EQ(num_lines(Fault::no_loss), 0);
+}
+
 TEST(CapturedPasses, PassesWithoutAGraphNeedNoMoreMemoryThanInARunWithoutGraphs) {
   comm::SelfCommunicator world;
   std::int64_t bytes_of_grads = 0;

@@ -63,7 +63,7 @@ TEST(ReasonsAgainstGraphs, ALossOverRowsWithTargetsIsNotCaptured) {
   EXPECT_NE(reason_against_captured_passes(trial.model, loss, trial.mesh), "");
 }
 
-TEST(PassesKey, RoundsDocumentsToAPowerOfFourAndTheLongestOneToAPowerOfTwo) {
+TEST(PassesKey, RoundsDocumentsAndTheLongestOneToAPowerOfTwo) {
   parallel::Microbatch batch;
   batch.tokens = at::zeros({2, 1000}, at::kLong);
   const auto key = [&](std::vector<std::vector<std::int64_t>> bounds) {
@@ -78,13 +78,13 @@ TEST(PassesKey, RoundsDocumentsToAPowerOfFourAndTheLongestOneToAPowerOfTwo) {
   EXPECT_EQ(three.longest, 1000);
   EXPECT_EQ(key({{0, 500, 1000}, {0, 700, 1000}}), three);
   const PassesKey five = key({{0, 300, 600, 1000}, {0, 500, 1000}});
-  EXPECT_EQ(five.documents, 16);
+  EXPECT_EQ(five.documents, 8);
   EXPECT_EQ(five.longest, 512);
   EXPECT_EQ(key({{0, 513, 600, 1000}, {0, 500, 1000}}).longest, 1000);
   std::vector<std::int64_t> tokens(1001);
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int64_t>(i);
   EXPECT_EQ(key({tokens, tokens}).longest, 128);
-  EXPECT_EQ(key({tokens, tokens}).documents, 4096);
+  EXPECT_EQ(key({tokens, tokens}).documents, 2048);
   batch.target_weights = at::ones({2, 1000});
   EXPECT_NE(key({}), whole);
 }
@@ -142,6 +142,60 @@ TEST(GraphKey, AResumedRunMayChangeItAndContinuesWithinRounding) {
   EXPECT_EQ(describe_continuation({values, config, *keys, fingerprint, "", 0}),
             "the state is exact, losses continue within rounding: changed train.cuda_graph false "
             "(was auto)");
+}
+
+std::string continuation_of(const RunConfig& now, const config::ConfigSet& keys,
+                            const config::ConfigSet& before, bool is_on_gpu) {
+  const Fingerprint fingerprint{{"binary", "aa"}};
+  RunValues values;
+  values.config = config_texts(before);
+  values.fingerprint = fingerprint;
+  return describe_continuation({values, now, keys, fingerprint, "", 0, is_on_gpu});
+}
+
+TEST(DeterministicKey, ARunOnAGpuWithoutItContinuesWithinRounding) {
+  RunConfig before;
+  const std::unique_ptr<config::ConfigSet> keys_before = make_run_keys(before);
+  RunConfig now;
+  const std::unique_ptr<config::ConfigSet> keys = make_run_keys(now);
+  const auto text = [&](bool is_on_gpu) {
+    return continuation_of(now, *keys, *keys_before, is_on_gpu);
+  };
+  const std::string exact =
+      "exact: losses and weights continue bit for bit as without the interruption";
+  EXPECT_EQ(text(/*is_on_gpu=*/true), exact);
+
+  now.train.deterministic = false;
+
+  EXPECT_EQ(text(/*is_on_gpu=*/true),
+            "the state is exact, losses continue within rounding: changed train.deterministic "
+            "false (was true)");
+  EXPECT_EQ(text(/*is_on_gpu=*/false), exact);
+  before.train.deterministic = false;
+  EXPECT_EQ(text(/*is_on_gpu=*/true),
+            "the state is exact, losses continue within rounding: train.deterministic is false");
+  EXPECT_EQ(text(/*is_on_gpu=*/false), exact);
+}
+
+TEST(DeterministicKey, IsNeededForReproducibleRuns) {
+  RunConfig config;
+  const auto problem = [&config] {
+    Problems problems;
+    check(config, problems);
+    try {
+      problems.throw_if_any();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string text = "train.deterministic = false, must be true with parallel.reproducible";
+  config.train.deterministic = false;
+  EXPECT_EQ(problem().find(text), std::string::npos);
+  config.parallel.reproducible = true;
+  EXPECT_NE(problem().find(text), std::string::npos) << problem();
+  config.train.deterministic = true;
+  EXPECT_EQ(problem().find(text), std::string::npos);
 }
 
 }  // namespace
