@@ -27,8 +27,9 @@ void StepShares::add(const StepSeconds& mean, std::int64_t steps) {
   steps_ += steps;
   sums_.step += count * mean.step;
   sums_.data_wait += count * mean.data_wait;
-  sums_.comm_exposed += count * mean.comm_exposed;
-  sums_.peer_wait += count * mean.peer_wait;
+  if (mean.comm_exposed)
+    sums_.comm_exposed = sums_.comm_exposed.value_or(0) + count * *mean.comm_exposed;
+  if (mean.peer_wait) sums_.peer_wait = sums_.peer_wait.value_or(0) + count * *mean.peer_wait;
   sums_.save += count * mean.save;
   sums_.validation += count * mean.validation;
 }
@@ -42,12 +43,14 @@ bool StepShares::is_data_newly_slow() {
 std::string StepShares::text() const {
   if (steps_ == 0) return "";
   const double all = sums_.step;
-  // peer_wait contains comm_exposed.
-  return formatted(
-      "data wait {} %, exposed communication {} %, other ranks {} %, saves {} %, validation {} %",
-      percent(sums_.data_wait, all), percent(sums_.comm_exposed, all),
-      percent(std::max(0.0, sums_.peer_wait - sums_.comm_exposed), all), percent(sums_.save, all),
-      percent(sums_.validation, all));
+  std::string text = formatted("data wait {} %, ", percent(sums_.data_wait, all));
+  if (sums_.comm_exposed && sums_.peer_wait) {  // peer_wait contains comm_exposed
+    text += formatted("exposed communication {} %, other ranks {} %, ",
+                      percent(*sums_.comm_exposed, all),
+                      percent(std::max(0.0, *sums_.peer_wait - *sums_.comm_exposed), all));
+  }
+  return text + formatted("saves {} %, validation {} %", percent(sums_.save, all),
+                          percent(sums_.validation, all));
 }
 
 std::string data_advice(const StepShares& shares, double batch_tokens, int threads,

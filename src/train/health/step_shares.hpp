@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace trireme::train {
@@ -8,8 +9,8 @@ namespace trireme::train {
 struct StepSeconds {
   double step = 0;
   double data_wait = 0;
-  double comm_exposed = 0;
-  double peer_wait = 0;
+  std::optional<double> comm_exposed = std::nullopt;  // nullopt: unknown
+  std::optional<double> peer_wait = std::nullopt;     // nullopt: unknown
   double save = 0;
   double validation = 0;
 };
@@ -26,7 +27,7 @@ class StepShares {
   bool is_data_newly_slow();
 
   /// Returns a text such as "data wait 0.2 %, exposed communication 3.1 %, other ranks 0.4 %, saves
-  /// 1.0 %, validation 0.0 %"; "" without steps.
+  /// 1.0 %, validation 0.0 %", without unknown shares; "" without steps.
   [[nodiscard]] std::string text() const;
 
   [[nodiscard]] std::int64_t steps() const noexcept { return steps_; }

@@ -78,16 +78,17 @@ void ProgressLine::write(const MetricsLine& line) {
   if (log_every_ <= 0 || output_.mode() == ProgressOutput::Mode::none) return;
   const bool is_wanted = output_.mode() != ProgressOutput::Mode::log || step % log_every_ == 0;
   if (step != first_step_ + 1 && !is_last && !(is_wanted && output_.is_due())) return;
-  const std::string text = formatted(
-      "step {}/{}  loss {}  lr {}  gnorm {}  {} tok/s  MFU {}  mem {}  data {}  comm {}{}  {}",
-      step, total_steps_, format("%.4f", line.value("loss")), format("%.2e", line.value("lr")),
-      format("%.3f", line.value("grad_norm")), format_count(line.value("tokens_per_s")),
-      format("%.1f%%", 100 * line.value("mfu")),
-      format("%.2f GiB", line.value("mem_peak_bytes") / (1024.0 * 1024 * 1024)),
-      format("%.1f%%", 100 * line.value("data_wait_s") / step_time_s),
-      format("%.1f%%", 100 * line.value("comm_exposed_s") / step_time_s),
-      line.value("skipped") != 0 ? "  skipped (overflow)" : "",
-      eta_text(remaining_s, unix_time_s(), job_start_, job_end_));
+  const double comm_s = line.value_or("comm_exposed_s", -1);  // a run with NCCL does not know it
+  const std::string text =
+      formatted("step {}/{}  loss {}  lr {}  gnorm {}  {} tok/s  MFU {}  mem {}  data {}{}{}  {}",
+                step, total_steps_, format("%.4f", line.value("loss")),
+                format("%.2e", line.value("lr")), format("%.3f", line.value("grad_norm")),
+                format_count(line.value("tokens_per_s")), format("%.1f%%", 100 * line.value("mfu")),
+                format("%.2f GiB", line.value("mem_peak_bytes") / (1024.0 * 1024 * 1024)),
+                format("%.1f%%", 100 * line.value("data_wait_s") / step_time_s),
+                comm_s < 0 ? "" : cat("  comm ", format("%.1f%%", 100 * comm_s / step_time_s)),
+                line.value("skipped") != 0 ? "  skipped (overflow)" : "",
+                eta_text(remaining_s, unix_time_s(), job_start_, job_end_));
   Json json{{"progress", "train"},        {"done", step},
             {"total", total_steps_},      {"unit", "steps"},
             {"rate", 1 / step_time_s},    {"eta_s", remaining_s},

@@ -26,23 +26,31 @@
 namespace trireme::train {
 namespace {
 
+void warn_of_slow_rank(TrainingRun& run, const MetricsLine& line, double step_s) {
+  const auto slow_rank = run.slow_ranks.add(
+      {static_cast<std::int64_t>(line.value("step")), run.config().train.metrics_every,
+       static_cast<std::int64_t>(line.value("slowest_rank")), line.text("slowest_host"),
+       line.text("slowest_phase"), line.value("slowest_excess_s"), step_s});
+  if (!slow_rank || run.world().rank() != 0) return;
+  run.services.metrics.pause();
+  log::warn(*slow_rank);
+}
+
 /// Passes a line of metrics to the services that use it. The line is the same on all ranks.
 void handle_metrics(TrainingRun& run, const MetricsLine& line) {
   const double step_s =
       line.value("step_time_s") - line.value("save_s") - line.value("validation_s");
   run.services.cancel_vote.set_item_time(step_s / static_cast<double>(run.micro_steps()));
-  run.shares.add(
-      {line.value("step_time_s"), line.value("data_wait_s"), line.value("comm_exposed_s"),
-       line.value("peer_wait_s"), line.value("save_s"), line.value("validation_s")},
-      run.config().train.metrics_every);
-  const auto slow_rank = run.slow_ranks.add(
-      {static_cast<std::int64_t>(line.value("step")), run.config().train.metrics_every,
-       static_cast<std::int64_t>(line.value("slowest_rank")), line.text("slowest_host"),
-       line.text("slowest_phase"), line.value("slowest_excess_s"), step_s});
-  if (slow_rank && run.world().rank() == 0) {
-    run.services.metrics.pause();
-    log::warn(*slow_rank);
+  StepSeconds shares{.step = line.value("step_time_s"),
+                     .data_wait = line.value("data_wait_s"),
+                     .save = line.value("save_s"),
+                     .validation = line.value("validation_s")};
+  if (run.model.host_waits_for_ranks()) {
+    shares.comm_exposed = line.value("comm_exposed_s");
+    shares.peer_wait = line.value("peer_wait_s");
+    warn_of_slow_rank(run, line, step_s);
   }
+  run.shares.add(shares, run.config().train.metrics_every);
   if (!run.shares.is_data_newly_slow() || run.world().rank() != 0) return;
   const TrainConfig& train = run.config().train;
   run.services.metrics.pause();
@@ -192,7 +200,7 @@ void report(TrainingRun& run, const UpdateResult& result, double lr, std::int64_
                       static_cast<double>(device::peak_memory_bytes(run.model.registry.device())));
   const double waited_now_s = waited_s(run);
   const double peer_wait_s = waited_now_s - run.waited_reported_s;
-  measures.all.record(measures.peer_wait_s, peer_wait_s);
+  if (run.model.host_waits_for_ranks()) measures.all.record(measures.peer_wait_s, peer_wait_s);
   measures.all.record(measures.other_s,
                       std::max(0.0, ended_s - run.ended_reported_s - run.phases_s - peer_wait_s));
   run.services.energy.record(static_cast<double>(run.steps_since_report));
@@ -233,8 +241,10 @@ void finish_step(TrainingRun& run) {
   const UpdateResult result = started.result ? *started.result : run.model.step.finish();
   RunMeasures& measures = run.measures;
   measures.all.record(measures.data_wait_s, started.data_wait_s);
-  measures.all.record(measures.comm_s, started.exposed_s + result.overlap.hidden_s());
-  measures.all.record(measures.comm_exposed_s, started.exposed_s);
+  if (run.model.host_waits_for_ranks()) {
+    measures.all.record(measures.comm_s, started.exposed_s + result.overlap.hidden_s());
+    measures.all.record(measures.comm_exposed_s, started.exposed_s);
+  }
   const double compute_s = std::max(0.0, started.update_s - started.exposed_s);
   measures.all.record(measures.compute_s, compute_s);
   run.phases_s += started.data_wait_s + compute_s;

@@ -50,10 +50,11 @@ TrainerServices::TrainerServices(const RunRequest& run, const RunData& data, con
     metrics.write(line.add("committed_step", step).add("time", unix_time_s()));
   });
   if (is_sink_on(run.config.metrics, "ranks")) {
-    metrics.report_ranks(
-        std::max<std::int64_t>(run.config.train.log_every, 1),
-        {measures.data_wait_s, measures.compute_s, measures.other_s, measures.peer_wait_s,
-         measures.comm_exposed_s, measures.save_s, measures.validation_s, measures.mem_peak_bytes});
+    std::vector<Measures::Id> ids{measures.data_wait_s, measures.compute_s, measures.other_s};
+    if (model.host_waits_for_ranks())
+      ids.insert(ids.end(), {measures.peer_wait_s, measures.comm_exposed_s});
+    ids.insert(ids.end(), {measures.save_s, measures.validation_s, measures.mem_peak_bytes});
+    metrics.report_ranks(std::max<std::int64_t>(run.config.train.log_every, 1), std::move(ids));
   }
   restore(run, beginning);
 }

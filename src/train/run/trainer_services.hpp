@@ -26,14 +26,19 @@ struct RunMeasures {
       all.declare({.name = "compute_s", .most_rank = "compute_max_rank", .most = "compute_max_s"});
   Measures::Id other_s =  // time between updates: saves, validations, records
       all.declare({.name = "other_s", .most_rank = "other_max_rank", .most = "other_max_s"});
-  Measures::Id comm_s = all.declare({"comm_s"});  // communication time in the update
-  Measures::Id comm_exposed_s = all.declare({"comm_exposed_s"});
+  // The next two and peer_wait_s are recorded only if the host waits for other ranks. With NCCL,
+  // the device waits.
+  Measures::Id comm_s =  // communication time in the update
+      all.declare({.name = "comm_s", .occasional = true});
+  Measures::Id comm_exposed_s = all.declare({.name = "comm_exposed_s", .occasional = true});
   Measures::Id save_s = all.declare({"save_s"});              // time of saves, including copies
   Measures::Id validation_s = all.declare({"validation_s"});  // since the previous step
   /// The time that this rank waited for other ranks in collectives. The rank with the least waiting
   /// time is the slowest rank.
-  Measures::Id peer_wait_s = all.declare(
-      {.name = "peer_wait_s", .least_rank = "slowest_rank", .least = "peer_wait_min_s"});
+  Measures::Id peer_wait_s = all.declare({.name = "peer_wait_s",
+                                          .occasional = true,
+                                          .least_rank = "slowest_rank",
+                                          .least = "peer_wait_min_s"});
   Measures::Id mem_peak_bytes = all.declare({"mem_peak_bytes", Combine::max, /*whole=*/true});
 };
 

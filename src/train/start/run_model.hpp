@@ -39,6 +39,12 @@ struct RunModel {
   RunModel(const RunRequest& run, const RunData& data, const FrozenStart& frozen_start,
            at::Device device, Measures& measures);
 
+  /// Returns true if the host waits in collectives of an update, so that its waiting time is known.
+  /// With NCCL, the device waits.
+  [[nodiscard]] bool host_waits_for_ranks() const {
+    return device_world == nullptr || device_world->size() == 1;
+  }
+
   /// Returns the tensors that a checkpoint holds: those of the model and of the critic.
   [[nodiscard]] std::vector<checkpoint::StateTensor> saved_tensors() const;
 

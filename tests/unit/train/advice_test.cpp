@@ -38,6 +38,12 @@ TEST(Advice, SlowDataIsSeenOnceAfterTheWarmUp) {
   EXPECT_TRUE(says(advice, "--train.threads 1 instead of 2")) << advice;
 }
 
+TEST(Advice, AnUnknownShareIsLeftOut) {
+  StepShares shares;
+  for (int i = 0; i < 3; ++i) shares.add({.step = 2, .data_wait = 0.2, .save = 1}, 1);
+  EXPECT_EQ(shares.text(), "data wait 10 %, saves 50 %, validation 0 %");
+}
+
 TEST(Advice, DataAtFivePercentIsNotSlow) {
   StepShares shares;
   for (int i = 0; i < 60; ++i) shares.add(step(2, 0.1), 1);

@@ -52,6 +52,20 @@ MetricsLine line_of(std::int64_t step, double step_time_s) {
   return line.add("skipped", step == 2);
 }
 
+TEST(ProgressLine, AnUnknownCommunicationTimeIsLeftOut) {
+  MetricsLine known = line_of(1, 2);
+  MetricsLine unknown = known;
+  std::erase_if(unknown.metrics, [](const Metric& one) { return one.name == "comm_exposed_s"; });
+  const auto text_of = [](const MetricsLine& line) {
+    ::testing::internal::CaptureStderr();
+    ProgressLine progress({.first_step = 0, .total_steps = 9, .log_every = 1}, 0);
+    progress.write(line);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_NE(text_of(known).find("  data 0.0%  comm 0.0%  "), std::string::npos);
+  EXPECT_NE(text_of(unknown).find("  data 0.0%  ETA"), std::string::npos) << text_of(unknown);
+}
+
 /// Returns the lines of a batch log for steps first+1 .. last.
 std::string log_of(std::int64_t first, std::int64_t last, std::int64_t total, std::int64_t every,
                    double period_s = 0) {
