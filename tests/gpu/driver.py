@@ -18,6 +18,7 @@ NO_DEVICE = "no device"
 NOT_RUN = "not run: the driver ended before this part"
 UNFINISHED = "the part was started and the driver ended before the part did"
 RESERVE_S = 2.0  # reserved in the budget for the last part's end
+LIMIT_VARIABLE = "TRIREME_GPU_CHECK_LIMIT_S"  # tells a part its limit in seconds
 GRACE_S = 3.0  # between SIGTERM and SIGKILL
 TAIL_BYTES = 3000
 
@@ -101,7 +102,8 @@ def run_part(part, limit_s, work, why_shorter):
     """Runs one part to its end or to `limit_s`; returns (status, reason, figures)."""
     result, log = (os.path.join(work, f"{part.name}.{end}") for end in ("result", "log"))
     with open(log, "wb") as output:
-        process = subprocess.Popen([*part.command, result], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+        process = subprocess.Popen([*part.command, result], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+                                   env={**os.environ, LIMIT_VARIABLE: f"{limit_s:g}"})
         try:
             in_time = wait_for(process, limit_s)
         finally:

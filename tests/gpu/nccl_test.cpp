@@ -39,6 +39,9 @@ class DeviceFloats {
   void write(const std::vector<float>& values) const {
     comm::check_cuda(api(), cudaMemcpy(data_, values.data(), bytes(), cudaMemcpyHostToDevice),
                      "write");
+    // A copy from pageable memory may return before the device has all bytes, and the streams of
+    // the tests do not wait for the default stream.
+    comm::check_cuda(api(), cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   }
 
   [[nodiscard]] std::vector<float> read() const {

@@ -3,6 +3,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import driver
 import places
@@ -26,6 +27,7 @@ class Context:
         self.folder = os.path.join(work, name)
         os.makedirs(self.folder, exist_ok=True)
         self.result_path, self.figures, self.reason, self.log = result, {}, "", ""
+        self.end = time.monotonic() + float(os.environ.get(driver.LIMIT_VARIABLE, "inf"))
 
     def write(self):
         driver.write_atomic(self.result_path, {"figures": self.figures, "reason": self.reason})
@@ -41,6 +43,10 @@ class Context:
         """Raises Failed unless `good`."""
         if not good:
             raise Failed(reason)
+
+    def left_s(self):
+        """Returns the seconds until the driver ends this part; infinite without a driver."""
+        return self.end - time.monotonic()
 
     def threads(self):
         """Returns the number of threads. A small rehearsal uses one thread: it shares the
@@ -82,6 +88,12 @@ def metrics(run):
             if "step" in line and "loss" in line:
                 lines[line["step"]] = line
     return lines
+
+
+def end_line(run):
+    """Returns the line that a run writes at its end; {} if it has written none."""
+    with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
+        return next((line for line in map(json.loads, file) if "end_step" in line), {})
 
 
 def losses(run, steps):

@@ -87,19 +87,40 @@ def run_google_test(part, program, names="*"):
     out = part.run([places.program(program), f"--gtest_output=json:{report}", f"--gtest_filter={names}"], codes=(0, 1))
     part.check(os.path.exists(report), f"{program} left no report: {out[-800:]}")
     results = test_results(report)
-    part.note(tests=results)
-    failed = [name for name, result in results.items() if not result["passed"]]
+    part.note(tests=results, skipped_tests=[name for name, result in results.items() if result["skipped"]])
     part.check(results, f"{program} has no test with a name like {names}: build and pack a revision that has one")
+    check_results(part, results)
+
+
+def check_results(part, results):
+    """Checks that no test failed and, on a GPU, that each suite has a test that was not skipped."""
+    failed = [name for name, result in results.items() if not result["passed"] and not result["skipped"]]
     part.check(not failed, f"{len(failed)} of {len(results)} tests failed: " + "; ".join(f"{name}: {results[name]['failures'][0][:400]}" for name in failed))
+    if part.device == "cpu":
+        return
+    suites = {suite_of(name) for name in results}
+    skipped = sorted(suites - {suite_of(name) for name, result in results.items() if result["passed"]})
+    part.check(not skipped, f"all tests of these suites were skipped although a device is here: {', '.join(skipped)}")
+
+
+def suite_of(test):
+    return test.rsplit(".", 1)[0]
 
 
 def test_results(report):
-    """{"Suite.Test": {"passed": bool, "seconds": s, "failures": [...]}}"""
+    """{"Suite.Test": {"passed": bool, "skipped": bool, "seconds": s, "failures": [...]}}. A test that calls GTEST_SKIP has the status RUN and the
+    result SKIPPED."""
     with open(report, encoding="utf-8") as file:
         suites = json.load(file)["testsuites"]
-    return {f"{suite['name']}.{test['name']}": {"passed": test["status"] == "RUN" and not test.get("failures"), "seconds": float(test["time"].rstrip("s")),
-                                                "failures": [failure["failure"][:800] for failure in test.get("failures", [])] or ([] if test["status"] == "RUN" else ["did not run"])}
-            for suite in suites for test in suite["testsuite"]}
+    return {f"{suite['name']}.{test['name']}": result_of(test) for suite in suites for test in suite["testsuite"]}
+
+
+def result_of(test):
+    failures = [failure["failure"][:800] for failure in test.get("failures", [])]
+    completed, skipped = (test.get("result") == result and not failures for result in ("COMPLETED", "SKIPPED"))
+    if not completed and not skipped and not failures:
+        failures = [f"did not run: status {test.get('status')}, result {test.get('result')}"]
+    return {"passed": completed, "skipped": skipped, "seconds": float(test["time"].rstrip("s")), "failures": failures}
 
 
 def nccl(part):

@@ -3,22 +3,30 @@
 Both sides start from the same weights, read the same batches (parity_driver writes both) and must agree on the first loss before the
 comparison. Their runs alternate. A step time is the median after the warm-up steps. Trireme's step lasts from the end of one step to the
 end of the next, so data loading is part of it. MFU uses Trireme's operations per token and peak for both sides.
+
+PyTorch's side may use kernels that are not deterministic. It is therefore compared with Trireme with train.deterministic false ("ours").
+The default of training, train.deterministic true, is measured beside it ("ours_deterministic").
 """
 import json
 import os
 import shutil
-import signal
 import statistics
 import subprocess
+import time
 
 import inputs
 import places
-from part import Failed, keys, metrics
+from part import Failed, end_line, keys, metrics
 from part_machine import plain_environment
 
 LOSS_BOUND = 1e-3  # bf16 rounds each of about 100 operations by up to 2^-9; the mean over thousands of targets cancels most of it
 GRAPH_BOUND = 1e-2  # padded documents change the order of sums in bf16, and training amplifies the difference; a wrong input changes the loss by far more
 COMPILE_LIMIT_S = 120
+COMPILE_LEAST_S = 45  # torch.compile of a small model, with a warm file cache
+FAULT_EXIT_CODE = 4  # an injected error ends the program with it (docs/exit-codes.md)
+# The line of step s is complete in step s + 3: with train.late_results, step s + 1 reads the results, and step s + 2 reduces them.
+STEPS_TO_FAULT = 5
+GRAPHS_OFF = ("CUDA graphs of micro-batches are off", "run without CUDA graphs", "run without a CUDA graph")
 COMPILERS = ("cc", "gcc", "clang")
 ROUNDS = 2
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -53,7 +61,7 @@ def gpt2(part):
 
 def graphs(part):
     """Trains a small model on packed documents with CUDA graphs of micro-batches and without, two
-    rounds of each. The losses must agree, and no graph may be given up."""
+    rounds of each. The losses must agree, graphs must be launched, and no graph may be given up."""
     sizes = {"model.hidden_size": 64, "model.num_layers": 2, "model.num_heads": 4, "model.num_kv_heads": 2} if part.small else {}
     values = {"model.preset": "minimind-3", **sizes, **common(part, inputs.SEQ_LEN, 2 if part.small else 4, 4)}
     packed, tokens, curves = inputs.pretrain_set(part), values["train.global_batch"] * values["train.seq_len"], {}
@@ -61,9 +69,9 @@ def graphs(part):
     for _ in range(ROUNDS):
         pair = {}
         for mode in ("true", "false"):
-            result = ours(part, packed, {**values, "train.cuda_graph": mode})
-            given_up = [line for line in part.log.splitlines() if "CUDA graphs" in line]
-            part.check(mode == "false" or part.device == "cpu" or not given_up, f"graphs were given up: {given_up}")
+            result = ours(part, packed, {**values, "train.cuda_graph": mode}, to_the_end=True)
+            if mode == "true" and part.device == "cuda":
+                check_launches(part, result["graph_launches"])
             curves[mode] = result["losses"]
             pair[f"cuda_graph_{mode}"] = figures_of(result, tokens, result["mfu_per_token_rate"])
         pair["speedup"] = pair["cuda_graph_false"]["step_time_s"] / pair["cuda_graph_true"]["step_time_s"]
@@ -72,20 +80,34 @@ def graphs(part):
         part.check(apart <= GRAPH_BOUND, f"losses with CUDA graphs differ by {apart:.1e} from those without, at most {GRAPH_BOUND}: {curves}")
 
 
-def ours(part, packed, values):
-    """Trains with Trireme. Returns losses, step times, peak memory and operations per token over the peak."""
+def check_launches(part, launches):
+    """Checks that the last run launched micro-batches as graphs and gave up none of the graphs."""
+    off = [line for line in part.log.splitlines() if any(text in line for text in GRAPHS_OFF)]
+    part.check(not off, f"graphs were given up or were not possible: {off}")
+    part.check(launches, f"no micro-batch was launched as a CUDA graph: {part.log[-800:]}")
+
+
+def ours(part, packed, values, to_the_end=False):
+    """Trains with Trireme. Returns losses, step times, peak memory, operations per token over the peak, and launches of CUDA graphs."""
     run, steps = part.path("run"), values["train.steps"]
     shutil.rmtree(run, ignore_errors=True)
-    # A run saves at its last step, here unused gigabytes. So it is killed some steps after the measured ones.
-    part.trireme("pretrain", "--data", packed, "--run", run, "--train.device", part.device, *keys({**values, "train.steps": steps + 4, "checkpoint.every": 0}),
-                 codes=(-signal.SIGKILL,), TRIREME_ALLOW_FAULTS="1", TRIREME_FAULT=f"train.step:0:{steps + 3}:kill9")
+    # A rehearsal reads results as late as a GPU does, so that it also shows whether all lines are written.
+    values = {**values, "checkpoint.every": 0, **({"train.late_results": "true"} if part.device == "cpu" else {})}
+    ending = {}
+    if not to_the_end:
+        # A run saves at its last step, here unused gigabytes. So an error ends it some steps after the measured ones. In contrast to a kill, an
+        # error ends the run only after the lines that are complete have been written.
+        values["train.steps"] = steps + STEPS_TO_FAULT + 1
+        ending = {"codes": (FAULT_EXIT_CODE,), "TRIREME_ALLOW_FAULTS": "1", "TRIREME_FAULT": f"train.step:0:{steps + STEPS_TO_FAULT}:throw"}
+    part.trireme("pretrain", "--data", packed, "--run", run, "--train.device", part.device, *keys(values), **ending)
     by_step = metrics(run)
     lines = [by_step[step] for step in range(1, steps + 1) if step in by_step]
     part.check(len(lines) == steps, f"{run}/metrics.jsonl has the steps {sorted(by_step)}, must have 1 to {steps}")
     timed = lines[warmup(part):]
     return {"losses": [line["loss"] for line in lines], "step_time_s": [line["step_time_s"] for line in timed],
             "peak_memory_bytes": max(line["mem_peak_bytes"] for line in lines),
-            "mfu_per_token_rate": statistics.median(line["mfu"] / line["tokens_per_s"] for line in timed)}
+            "mfu_per_token_rate": statistics.median(line["mfu"] / line["tokens_per_s"] for line in timed),
+            "graph_launches": end_line(run).get("graph_launches")}
 
 
 def peer(part, python, dump, mode, limit_s=None):
@@ -116,17 +138,28 @@ def figures_of(result, tokens, rate):
 def check_loss(part, mode, losses, reference):
     apart = abs(losses[0] - reference[0]) / abs(reference[0])
     part.note(**{f"first_loss_{mode}": losses[0], "first_loss_ours": reference[0], "loss_bound": LOSS_BOUND})
-    part.check(apart <= LOSS_BOUND, f"first loss: ours {reference[0]}, PyTorch {mode} {losses[0]}: relative difference {apart:.1e}, at most {LOSS_BOUND}")
+    part.check(apart <= LOSS_BOUND, f"first loss: ours {reference[0]}, {mode} {losses[0]}: relative difference {apart:.1e}, at most {LOSS_BOUND}")
+
+
+def measured(part, packed, values, tokens):
+    """Trains with deterministic kernels and without, and notes both. Returns the result without, which is the one to compare, and the seconds
+    that one run took."""
+    begin = time.monotonic()
+    results = {name: ours(part, packed, {**values, "train.deterministic": mode}) for name, mode in (("ours_deterministic", "true"), ("ours", "false"))}
+    part.note(**{name: figures_of(result, tokens, result["mfu_per_token_rate"]) for name, result in results.items()}, losses=results["ours"]["losses"])
+    check_loss(part, "deterministic", results["ours_deterministic"]["losses"], results["ours"]["losses"])
+    part.note(deterministic_slowdown=part.figures["ours_deterministic"]["step_time_s"] / part.figures["ours"]["step_time_s"])
+    return results["ours"], (time.monotonic() - begin) / len(results)
 
 
 def compare(part, values):
     seq_len = values["train.seq_len"]
     tokens = values["train.global_batch"] * seq_len
     packed, dump = inputs.one_document_set(part, seq_len), part.path("dump")
-    part.note(keys=values, tokens_per_step=tokens, steps=values["train.steps"], warmup_steps=warmup(part), rounds=[])
-    result = ours(part, packed, values)
+    part.note(keys=values, tokens_per_step=tokens, steps=values["train.steps"], warmup_steps=warmup(part), rounds=[],
+              compared_with_pytorch="ours: train.deterministic false, because PyTorch's side is not deterministic")
+    result, run_s = measured(part, packed, values, tokens)
     rate = result["mfu_per_token_rate"]
-    part.note(ours=figures_of(result, tokens, rate), losses=result["losses"])
     python, _ = places.python_with_torch()
     if python is None:
         part.reason = "PyTorch was not measured: no python3 with the module torch is here"
@@ -136,18 +169,29 @@ def compare(part, values):
         eager = peer(part, python, dump, "eager")
         check_loss(part, "eager", eager["losses"], result["losses"])
         if number > 0:
-            result = ours(part, packed, values)
+            result, _ = measured(part, packed, values, tokens)
         add_round(part, figures_of(result, tokens, rate), figures_of(eager, tokens, rate), "eager")
+    compare_compiled(part, values, python, run_s)
+
+
+def compare_compiled(part, values, python, run_s):
+    """Compares with compiled PyTorch if there is a compiler and enough time. `run_s`: seconds of one run of Trireme."""
     if not any(map(shutil.which, COMPILERS)):
         part.reason = f"compiled PyTorch was not measured: it needs a C compiler ({', '.join(COMPILERS)}), and none is in PATH"
         return
+    left_s = part.left_s() - 1.5 * run_s  # a run of Trireme comes after it
+    if left_s < COMPILE_LEAST_S:
+        part.reason = f"compiled PyTorch was not measured: {max(left_s, 0):.0f} s are left for it, and it needs {COMPILE_LEAST_S} s or more"
+        return
+    packed, tokens, rate = inputs.one_document_set(part, values["train.seq_len"]), part.figures["tokens_per_step"], part.figures["ours"]["mfu"] / part.figures[
+        "ours"]["tokens_per_s"]
     try:
-        compiled = peer(part, python, dump, "compiled", COMPILE_LIMIT_S)
+        compiled = peer(part, python, part.path("dump"), "compiled", min(COMPILE_LIMIT_S, left_s))
     except Failed as failed:  # a failure of the peer does not fail the part; the reason shows it
         part.reason = f"compiled PyTorch was not measured: {failed}"
         return
-    check_loss(part, "compiled", compiled["losses"], result["losses"])
-    result = ours(part, packed, values)
+    check_loss(part, "compiled", compiled["losses"], part.figures["losses"])
+    result = ours(part, packed, {**values, "train.deterministic": "false"})
     add_round(part, figures_of(result, tokens, rate), figures_of(compiled, tokens, rate), "compiled")
 
 

@@ -87,8 +87,8 @@ def resume(part):
 
 
 def deterministic(part):
-    """Checks that two runs with the same seed have equal losses and equal bits."""
-    values = hard(part)
+    """Checks that two runs with the same seed and deterministic kernels have equal losses and equal bits."""
+    values = {**hard(part), "train.deterministic": "true"}
     runs = [pretrain(part, name, values) for name in ("first", "second")]
     curves, hashes = [losses(run, values["train.steps"]) for run in runs], [hash_of(part, run) for run in runs]
     part.note(losses=curves[0], hashes=hashes)

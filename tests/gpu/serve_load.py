@@ -64,6 +64,14 @@ class Server:
                     times.append(time.perf_counter() - begin)
         return times
 
+    def metric(self, name):
+        """Returns a number of GET /metrics. Raises KeyError if the server does not have it."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
+        connection.request("GET", "/metrics")
+        lines = connection.getresponse().read().decode().splitlines()
+        numbers = dict(line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+        return float(numbers[name])
+
     def stop(self):
         if self.process.poll() is not None:
             return
