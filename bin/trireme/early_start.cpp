@@ -19,8 +19,8 @@
 namespace trireme {
 namespace {
 
-// For training, libgomp's own value if threads outnumber the cores (its default otherwise is 300,000).
-// It is about ten microseconds. Generation waits many times in each millisecond, and leaves busy
+// For training, libgomp's own value if threads outnumber the cores (its default otherwise is
+// 300,000), about ten microseconds. Generation waits many times in each millisecond, and leaves busy
 // cores by itself (generate/thread_choice.hpp).
 constexpr const char* kTrainingSpin = "GOMP_SPINCOUNT=1000";
 constexpr const char* kSpin = "GOMP_SPINCOUNT=10000";
@@ -38,10 +38,10 @@ bool may_change(const char* const* environment) {
 }
 
 /// Shortens the active wait of OpenMP threads from milliseconds to about a hundred microseconds, in
-/// training to ten. To do so, it starts this program again with GOMP_SPINCOUNT in the environment, because GNU's OpenMP
-/// reads the variable once, in a constructor before main. If another process uses a core, a long
-/// active wait costs a small model most of its speed: the thread that all others wait for cannot
-/// run.
+/// training to ten. To do so, it starts this program again with GOMP_SPINCOUNT in the environment,
+/// because GNU's OpenMP reads the variable once, in a constructor before main. If another process
+/// uses a core, a long active wait costs a small model most of its speed: the thread that all
+/// others wait for cannot run.
 ///
 /// Does nothing if the user set GOMP_SPINCOUNT or OMP_WAIT_POLICY, if OMP_NUM_THREADS=1, inside a
 /// scheduler's job (which has its own cores), and if the program cannot be started again. Call it

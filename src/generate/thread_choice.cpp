@@ -75,7 +75,7 @@ void ThreadChoice::begin_trial(Steps& steps, double mean_s) const {
 }
 
 void ThreadChoice::end_trial(Steps& steps, double mean_s) {
-  if (mean_s < kFaster * steps.base_s) {  // the same direction again, soon
+  if (mean_s < kFaster * steps.base_s) {  // the next trial goes in this direction, and soon
     steps.threads = steps.trial;
     steps.best_s = mean_s;
     steps.wait = 1;

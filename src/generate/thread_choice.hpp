@@ -25,11 +25,11 @@ class ThreadChoice {
   void took(std::int64_t rows, double seconds);
 
  private:
-  /// Steps whose number of rows has the same number of bits.
+  /// Steps of a number of rows between two powers of two.
   struct Steps {
     int threads = 0;     // without a trial
     int trial = 0;       // number of threads of the current trial; 0: none
-    int direction = -1;  // of the next trial
+    int direction = -1;  // the next trial has more (1) or fewer (-1) threads
     std::int64_t rows = 0;
     int count = 0;  // steps of the current window, all of the same number of rows
     double total_s = 0;

@@ -68,7 +68,7 @@ def llama_engine(args):
     batch = llama.llama_batch_init(tokens, 0, 1)
 
     def run(rows):
-        """Computes (sequence, position, token, wants logits) for all rows, and returns the most likely tokens of those that want logits."""
+        """Computes (sequence, position, token, wants logits) for all rows, and returns the most likely token of each row that wants logits."""
         batch.n_tokens = len(rows)
         for i, (sequence, position, token, wanted) in enumerate(rows):
             batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, position, 1, wanted

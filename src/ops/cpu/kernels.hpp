@@ -122,8 +122,8 @@ struct AdamW {
   float* exp_avg_sq;
   std::int64_t first;
   std::int64_t last;
-  float factor;  // of the gradients
-  float keep;    // of the weights: 1 - lr * weight decay
+  float factor;  // multiplies the gradients
+  float keep;    // multiplies the weights: 1 - lr * weight decay
   float rate1;   // as in ops::AdamWRates
   float rate2;
   float step_size;
