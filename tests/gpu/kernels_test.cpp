@@ -150,8 +150,7 @@ Tensors run_embedding(const Tensors& in, Path path) {
 Tensors run_adamw(const Tensors& in, Path /*path*/) {
   constexpr double kFactor = 0.25;
   constexpr double kDecay = 0.1;
-  const cuda::AdamWNumbers numbers{
-      .lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .update = 3};
+  const AdamWNumbers numbers{.lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .update = 3};
   const at::Tensor weights = in_sums(in[0]).clone();
   const at::Tensor grads = in_sums(in[1]).clone();
   const at::Tensor exp_avg = in_sums(in[2]).clone();
@@ -234,7 +233,11 @@ std::vector<RowOperation> operations() {
          return some({{1000, 1021}, {57, 1021}});
        },
        run_embedding},
-      {"adamw", [](const at::Tensor& x) { return cuda::accepts_adamw(master_like(x), x); },
+      {"adamw",
+       [](const at::Tensor& x) {
+         const at::Tensor master = master_like(x);
+         return cuda::accepts_adamw({master, master, master, master, x, 0});
+       },
        [] {
          return some({{1048583}, {1048583}, {1048583}, {1048583}});
        },
