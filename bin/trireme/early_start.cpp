@@ -19,14 +19,21 @@
 namespace trireme {
 namespace {
 
-// For training, libgomp's own value if threads outnumber the cores (its default otherwise is
-// 300,000), about ten microseconds. Generation waits many times in each millisecond, and leaves busy
-// cores by itself (generate/thread_choice.hpp).
-constexpr const char* kTrainingSpin = "GOMP_SPINCOUNT=1000";
-constexpr const char* kSpin = "GOMP_SPINCOUNT=10000";
+// libgomp's own value if threads outnumber the cores (its default otherwise is 300,000), about ten
+// microseconds. Generation waits many times in each millisecond, and leaves busy cores by itself
+// (generate/thread_choice.hpp).
+constexpr const char* kSpin = "GOMP_SPINCOUNT=1000";
+constexpr const char* kGenerationSpin = "GOMP_SPINCOUNT=10000";
 constexpr const char* kStartedAgain = "_TRIREME_SHORT_SPIN";  // the setting is not the user's
 constexpr const char* kStartedAgainSet = "_TRIREME_SHORT_SPIN=1";
 constexpr std::size_t kMaxVariables = 8192;
+
+bool generates(int argc, const char* const* argv) {
+  if (argc < 2) return false;
+  const std::string_view command = argv[1];
+  return command == "generate" || command == "chat" || command == "serve" ||
+         (command == "bench" && argc > 2 && std::string_view(argv[2]) == "generate");
+}
 
 bool may_change(const char* const* environment) {
   for (const scheduler::Scheduler* one : scheduler::schedulers())
@@ -37,8 +44,8 @@ bool may_change(const char* const* environment) {
   return threads == nullptr || std::string_view(threads) != "1";
 }
 
-/// Shortens the active wait of OpenMP threads from milliseconds to about a hundred microseconds, in
-/// training to ten. To do so, it starts this program again with GOMP_SPINCOUNT in the environment,
+/// Shortens the active wait of OpenMP threads from milliseconds to about ten microseconds, in
+/// generation to a hundred. To do so, it starts this program again with GOMP_SPINCOUNT in the environment,
 /// because GNU's OpenMP reads the variable once, in a constructor before main. If another process
 /// uses a core, a long active wait costs a small model most of its speed: the thread that all
 /// others wait for cannot run.
@@ -47,7 +54,7 @@ bool may_change(const char* const* environment) {
 /// scheduler's job (which has its own cores), and if the program cannot be started again. Call it
 /// before the C library has an environment, with the environment that the loader passes. It
 /// allocates nothing.
-void use_short_spin(char** argv, const char* const* environment, bool is_training) noexcept {
+void use_short_spin(char** argv, const char* const* environment, bool generates_text) noexcept {
   if (!may_change(environment)) return;
   static std::array<const char*, kMaxVariables + 3> longer{};
   std::size_t count = 0;
@@ -55,7 +62,7 @@ void use_short_spin(char** argv, const char* const* environment, bool is_trainin
     if (count == kMaxVariables) return;
     longer[count] = environment[count];
   }
-  longer[count] = is_training ? kTrainingSpin : kSpin;
+  longer[count] = generates_text ? kGenerationSpin : kSpin;
   longer[count + 1] = kStartedAgainSet;
   // Start the program by its real path, not by the link in /proc: `ps` shows the name of that file.
   static std::array<char, 4096> program{};
@@ -65,9 +72,8 @@ void use_short_spin(char** argv, const char* const* environment, bool is_trainin
 
 void start_early(int argc, char** argv, char** environment) {
   // The C library has no environment of its own yet.
-  const bool is_training = is_training_command(argc, argv);
-  use_short_spin(argv, environment, is_training);
-  if (is_training) install_stop_signals(comm::launched_rank(environment));
+  use_short_spin(argv, environment, generates(argc, argv));
+  if (is_training_command(argc, argv)) install_stop_signals(comm::launched_rank(environment));
 }
 
 // The loader calls this function after it maps all libraries and before it runs their constructors.

@@ -7,8 +7,7 @@
 namespace trireme::generate {
 
 std::vector<Answer> answer_all(GenerationEngine& engine, std::vector<Request> requests,
-                               const OnAnswer& on_answer,
-                               const std::function<bool()>& is_stopped) {
+                               const OnAnswer& on_answer, const std::function<bool()>& is_stopped) {
   std::vector<Answer> answers(requests.size());
   std::vector<RequestId> ids;
   for (std::size_t i = 0; i < requests.size(); ++i) {

@@ -106,6 +106,7 @@ int most_threads(const model::Transformer& model, const ModelSplit& split) {
   const parallel::ParamRegistry& registry = model.registry();
   const at::ScalarType compute = registry.dtypes().compute;
   const bool may_choose = registry.device().is_cpu() && split.ranks == 1 &&
+                          model.path() == ops::Path::fast &&
                           (compute == at::kFloat || compute == at::kBFloat16);
   return may_choose ? at::get_num_threads() : 1;
 }

@@ -60,7 +60,7 @@ std::int64_t num_kv_blocks(const EngineConfig& config, model::Transformer& model
                            const ModelSplit& split);
 
 /// Returns the threads that the steps of a model may choose from; 1 if they always use all. The
-/// kernels of fp32 and bf16 give the same bits for any number. Ranks share the cores by themselves.
+/// fast kernels of fp32 and bf16 give the same bits for any number. Ranks share the cores by themselves.
 int most_threads(const model::Transformer& model, const ModelSplit& split);
 
 struct EngineCounters {

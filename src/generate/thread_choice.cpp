@@ -80,6 +80,7 @@ void ThreadChoice::end_trial(Steps& steps, double mean_s) {
     steps.best_s = mean_s;
     steps.wait = 1;
   } else {
+    steps.best_s = steps.base_s;  // the steps may be slower for good, as after a long context
     steps.direction = -steps.direction;
     steps.wait = std::clamp(2 * steps.wait, kFirstWait, kMostWait);
   }

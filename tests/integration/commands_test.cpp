@@ -107,8 +107,9 @@ TEST_F(Commands, BenchLadderTurnsEveryFastPathOffOnce) {
     EXPECT_NEAR(rung.at("loss").get<double>(), 8.8, 0.3) << rung;  // log 6,400
     largest_delta = std::max(largest_delta, rung.at("loss_delta").get<double>());
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"none", "attention", "cross_entropy",
-                                             "gated_activation", "grad_norm", "rms_norm"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"none", "attention", "cross_entropy", "gated_activation",
+                                      "grad_norm", "optimizer", "rms_norm"}));
   EXPECT_EQ(rungs[0].at("loss_delta"), 0.0);
   EXPECT_GT(largest_delta, 0);  // other kernels round differently
   EXPECT_LT(largest_delta, 1e-3);

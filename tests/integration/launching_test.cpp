@@ -88,16 +88,22 @@ TEST_F(Launching, AForgottenSrunIsAWarning) {
 
 /// Returns the spin count of OpenMP, which OpenMP prints at its start.
 TEST_F(Launching, OpenmpWaitsBrieflyUnlessTheUserOrAJobSaysOtherwise) {
-  const auto started = [](const std::vector<std::string>& variables) {
+  const auto started = [](const std::vector<std::string>& variables,
+                          const std::vector<std::string>& words = {"--version"}) {
     Arguments command{"/usr/bin/env", "-u", "OMP_NUM_THREADS", "OMP_DISPLAY_ENV=verbose"};
     command.insert(command.end(), variables.begin(), variables.end());
-    command.insert(command.end(), {TRIREME_PROGRAM, "--version"});
+    command.emplace_back(TRIREME_PROGRAM);
+    command.insert(command.end(), words.begin(), words.end());
     const Exit exit = testing::Process(command, {}, path("spin.log")).wait(60);
     EXPECT_EQ(exit.code, 0) << exit.err;
     return exit.err;
   };
   const std::string brief = "GOMP_SPINCOUNT = '1000'";
   EXPECT_NE(started({}).find(brief), std::string::npos) << started({});
+  EXPECT_NE(started({}, {"pretrain", "--help"}).find(brief), std::string::npos);
+  const std::string of_generation = "GOMP_SPINCOUNT = '10000'";
+  EXPECT_NE(started({}, {"serve", "--help"}).find(of_generation), std::string::npos);
+  EXPECT_NE(started({}, {"bench", "generate", "--help"}).find(of_generation), std::string::npos);
   EXPECT_NE(started({"GOMP_SPINCOUNT=77"}).find("GOMP_SPINCOUNT = '77'"), std::string::npos);
   for (const char* variable : {"SLURM_JOB_ID=7", "OMP_WAIT_POLICY=active", "OMP_NUM_THREADS=1"})
     EXPECT_EQ(started({variable}).find(brief), std::string::npos) << variable;

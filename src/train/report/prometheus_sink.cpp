@@ -197,7 +197,8 @@ void PrometheusText::add_step(const MetricsLine& line) {
        {std::pair{"compute", "compute_s"}, std::pair{"data", "data_wait_s"},
         std::pair{"communication", "comm_exposed_s"}, std::pair{"checkpoint", "save_s"},
         std::pair{"validation", "validation_s"}}) {
-    const double seconds = line.value_or(metric, 0);
+    const double seconds = line.value_or(metric, kUnknown);
+    if (std::isnan(seconds)) continue;  // with NCCL, the host does not see the communication
     phases_s_[phase] += steps * seconds;
     named_s += seconds;
   }

@@ -98,7 +98,7 @@ Step::Step(const StepParts& parts, double clip_norm)
       clip_norm_(clip_norm),
       reduction_(parallel::make_grad_reduction(registry_, parts.mesh)),
       sign_step_(registry_),
-      may_apply_ahead_(!registry_.device().is_cpu() && sign_step_.empty() &&
+      may_apply_ahead_(!registry_.device().is_cpu() && !parts.model.config().moe.has_bias() &&
                        !parts.mesh.has_local_steps()),
       schedules_(parts.mesh, parts.model),
       links_(parts.mesh.group(parallel::Axis::pp), parallel::stage_placement(parts.mesh.config())),
@@ -265,8 +265,9 @@ void Step::apply(const optim::GradSummary& summary, std::int64_t update, double 
   const NamedRange range(Phase::optimizer, "optimizer");
   const double own_norm = summary.own_norm / parts_.scaler.scale();
   const double factor = optim::clip_factor(own_norm, clip_norm_) / parts_.scaler.scale();
-  // The sign step writes no weights that the model computes with.
-  const bool in_one_pass = parts_.optimizer.has_one_pass() && sign_step_.empty();
+  // The sign step of router biases writes no weights that the model computes with. All ranks take
+  // the same kernel, also those that do not update a bias.
+  const bool in_one_pass = parts_.optimizer.has_one_pass() && !parts_.model.config().moe.has_bias();
   if (!in_one_pass) scale_grads(registry_, factor);
   before_update_();
   registry_.fetch_grads();

@@ -1,6 +1,7 @@
 #include "generate/thread_choice.hpp"
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <functional>
 
@@ -69,6 +70,22 @@ TEST(ThreadChoice, RecoversFromATransientDisturbance) {
              [&](int threads) { return ++step % 3 == 0 ? 0.02 : shared_work(threads); });
   share_with(2, choice, 500, shared_work);
   EXPECT_GT(share_with(2, choice, 1000, shared_work), 0.9);
+}
+
+TEST(ThreadChoice, KeepsAllThreadsIfAllStepsBecomeSlower) {
+  ThreadChoice choice(2);
+  share_with(2, choice, 500, shared_work);
+  const auto longer = [](int threads) { return 2 * shared_work(threads); };
+  EXPECT_GT(share_with(2, choice, 4000, longer), 0.9);
+}
+
+TEST(ScopedThreads, RestoresTheNumberOfThreads) {
+  const int before = omp_get_max_threads();
+  {
+    const ScopedThreads some(before + 2);
+    EXPECT_EQ(omp_get_max_threads(), before + 2);
+  }
+  EXPECT_EQ(omp_get_max_threads(), before);
 }
 
 TEST(ThreadChoice, ChoosesForEachNumberOfRows) {

@@ -74,6 +74,21 @@ TEST(AdamW, ChangesNothingIfTheFactorIsNotFinite) {
   }
 }
 
+TEST(AdamW, TheOptimizerHasOnePassUnlessItIsPlain) {
+  comm::SelfCommunicator world;
+  const parallel::Mesh mesh(world, {});
+  parallel::ParamRegistry registry;
+  registry.begin_unit("a");
+  registry.declare({.name = "matrix", .shape = {5, 13}});
+  registry.allocate(mesh, {at::kBFloat16, at::kFloat}, at::kCPU);
+  const auto optimizer = optim::make_optimizer(optim::optimizer_defaults("adamw"), registry);
+  EXPECT_TRUE(optimizer->has_one_pass());
+  constexpr std::array kPlain{ops::Operation::optimizer};
+  compute_plainly(kPlain);
+  EXPECT_FALSE(optimizer->has_one_pass());
+  compute_plainly({});
+}
+
 TEST(AdamW, RefusesDtypesWithoutKernel) {
   const AdamWTensors piece = some_piece(8, 0, 0, at::kFloat);
   AdamWTensors wide = piece;
