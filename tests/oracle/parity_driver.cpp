@@ -32,6 +32,7 @@
 #include "device/device.hpp"
 #include "device/torch_bridge.hpp"
 #include "objective/cross_entropy.hpp"
+#include "optim/grad_norm.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/units/gathered.hpp"
 #include "train/start/run_keys.hpp"
@@ -181,7 +182,11 @@ struct Driver {
     if (batches_only) return steps;
     for (const std::vector<data::Batch>& batches : updates) {
       steps.push_back(update(step, mesh, batches, static_cast<std::int64_t>(steps.size()) + 1));
-      if (steps.size() == 1) write("grads", parallel::gathered_grads(registry, world));
+      if (steps.size() > 1) continue;
+      const double norm = steps.front().at("grad_norm");
+      const double factor =
+          step.updates_in_one_pass() ? optim::clip_factor(norm, config.optim.clip_norm) : 1;
+      write("grads", parallel::gathered_grads(registry, world).mul(factor));
     }
     write("final", parallel::gathered_weights(registry, world));
     return steps;

@@ -112,12 +112,13 @@ function reportCard(run) {
 /** The mean times of each rank in a step, if the run has ranks.jsonl. */
 function rankTimes(run) {
   const most = 64;
-  const times = ["compute_s", "data_wait_s", "other_s", "peer_wait_s", "save_s", "validation_s"];
-  const titles = ["compute", "data wait", "other", "waiting for ranks", "saves", "validation"];
+  // A time that no rank has is left out. With NCCL, the host does not see how long a rank waits.
+  const times = [["compute_s", "compute"], ["data_wait_s", "data wait"], ["other_s", "other"], ["peer_wait_s", "waiting for ranks"],
+    ["save_s", "saves"], ["validation_s", "validation"]].filter(([key]) => run.rank_times.some((rank) => rank[key] > 0));
   const rows = run.rank_times.slice(0, most).map((rank) => [String(rank.rank), rank.host,
-    ...times.map((key) => `${formatNumber(rank[key])} s`), formatBytes(rank.mem_peak_bytes)]);
+    ...times.map(([key]) => `${formatNumber(rank[key])} s`), formatBytes(rank.mem_peak_bytes)]);
   return [element("h3", {}, "Mean times of the ranks per step"),
-    table([["rank", "number"], ["host", ""], ...titles.map((title) => [title, "number"]), ["peak memory", "number"]], rows),
+    table([["rank", "number"], ["host", ""], ...times.map(([, title]) => [title, "number"]), ["peak memory", "number"]], rows),
     run.rank_times.length > most ? element("p", { class: "soft" }, `${run.rank_times.length - most} more ranks are in ranks.jsonl.`) : ""];
 }
 

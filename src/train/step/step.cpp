@@ -98,8 +98,7 @@ Step::Step(const StepParts& parts, double clip_norm)
       clip_norm_(clip_norm),
       reduction_(parallel::make_grad_reduction(registry_, parts.mesh)),
       sign_step_(registry_),
-      may_apply_ahead_(!registry_.device().is_cpu() && !parts.model.config().moe.has_bias() &&
-                       !parts.mesh.has_local_steps()),
+      may_apply_ahead_(!registry_.device().is_cpu() && !parts.mesh.has_local_steps()),
       schedules_(parts.mesh, parts.model),
       links_(parts.mesh.group(parallel::Axis::pp), parallel::stage_placement(parts.mesh.config())),
       captured_(make_captured_passes(parts.graphs, parts.model, parts.objective, parts.mesh)),
@@ -253,6 +252,12 @@ void Step::apply_ahead(const optim::GradSums& sums, std::int64_t update, double 
                      optim::device_clip_factor(sums, clip_norm_, parts_.scaler.scale()));
 }
 
+bool Step::updates_in_one_pass() const {
+  // The sign step of router biases writes no weights that the model computes with. All ranks take
+  // the same kernel, also those that do not update a bias.
+  return parts_.optimizer.has_one_pass() && !parts_.model.config().moe.has_bias();
+}
+
 void Step::update_in_one_pass(std::int64_t update, double lr, const at::Tensor& factor) {
   registry_.weights().settle();
   parts_.optimizer.step_in_one_pass(update, lr, factor);
@@ -265,9 +270,7 @@ void Step::apply(const optim::GradSummary& summary, std::int64_t update, double 
   const NamedRange range(Phase::optimizer, "optimizer");
   const double own_norm = summary.own_norm / parts_.scaler.scale();
   const double factor = optim::clip_factor(own_norm, clip_norm_) / parts_.scaler.scale();
-  // The sign step of router biases writes no weights that the model computes with. All ranks take
-  // the same kernel, also those that do not update a bias.
-  const bool in_one_pass = parts_.optimizer.has_one_pass() && !parts_.model.config().moe.has_bias();
+  const bool in_one_pass = updates_in_one_pass();
   if (!in_one_pass) scale_grads(registry_, factor);
   before_update_();
   registry_.fetch_grads();

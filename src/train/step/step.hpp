@@ -234,9 +234,10 @@ class Step {
   [[nodiscard]] std::string reason_to_finish() const;
 
   /// Returns true if start() does not wait for the device.
-  [[nodiscard]] bool starts_ahead() const {
-    return may_apply_ahead_ && parts_.optimizer.has_one_pass();
-  }
+  [[nodiscard]] bool starts_ahead() const { return may_apply_ahead_ && updates_in_one_pass(); }
+
+  /// Returns true if an update leaves the gradients as they were before the clip.
+  [[nodiscard]] bool updates_in_one_pass() const;
 
   /// Runs forward passes for a validation. `call` receives the number and the hidden states of each
   /// micro-batch on the rank with the last stage. Collective over pp.
