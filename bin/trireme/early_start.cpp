@@ -45,10 +45,10 @@ bool may_change(const char* const* environment) {
 }
 
 /// Shortens the active wait of OpenMP threads from milliseconds to about ten microseconds, in
-/// generation to a hundred. To do so, it starts this program again with GOMP_SPINCOUNT in the environment,
-/// because GNU's OpenMP reads the variable once, in a constructor before main. If another process
-/// uses a core, a long active wait costs a small model most of its speed: the thread that all
-/// others wait for cannot run.
+/// generation to a hundred. To do so, it starts this program again with GOMP_SPINCOUNT in the
+/// environment, because GNU's OpenMP reads the variable once, in a constructor before main. If
+/// another process uses a core, a long active wait costs a small model most of its speed: the thread
+/// that all others wait for cannot run.
 ///
 /// Does nothing if the user set GOMP_SPINCOUNT or OMP_WAIT_POLICY, if OMP_NUM_THREADS=1, inside a
 /// scheduler's job (which has its own cores), and if the program cannot be started again. Call it

@@ -59,8 +59,8 @@ EngineConfig resolved(EngineConfig config, model::Transformer& model, const Mode
 std::int64_t num_kv_blocks(const EngineConfig& config, model::Transformer& model,
                            const ModelSplit& split);
 
-/// Returns the threads that the steps of a model may choose from; 1 if they always use all. The
-/// fast kernels of fp32 and bf16 give the same bits for any number. Ranks share the cores by themselves.
+/// Returns the threads that the steps of a model may choose from; 1 if they always use all. The fast
+/// kernels of fp32 and bf16 give the same bits for any number. Several ranks share the cores.
 int most_threads(const model::Transformer& model, const ModelSplit& split);
 
 struct EngineCounters {

@@ -2,9 +2,11 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "core/error.hpp"
 #include "ops/cpu_rows.hpp"
 #include "ops/cuda/adamw.hpp"
 
@@ -61,6 +63,13 @@ constexpr std::array kAdamW{
     AdamWRow{cuda::accepts_adamw, cuda::adamw},
 };
 
+/// Returns the first row that accepts the piece, or null.
+const AdamWRow* row_of(const AdamWTensors& piece) {
+  const auto* const row =
+      std::ranges::find_if(kAdamW, [&](const AdamWRow& one) { return one.accepts(piece); });
+  return row == kAdamW.end() ? nullptr : row;
+}
+
 }  // namespace
 
 AdamWRates::AdamWRates(const AdamWNumbers& numbers)
@@ -73,14 +82,15 @@ AdamWRates::AdamWRates(const AdamWNumbers& numbers)
       eps(static_cast<float>(numbers.eps)) {}
 
 bool accepts_adamw(const AdamWTensors& piece) {
-  return std::ranges::any_of(kAdamW, [&](const AdamWRow& row) { return row.accepts(piece); });
+  return row_of(piece) != nullptr;
 }
 
 void adamw(const std::vector<AdamWTensors>& pieces, const AdamWNumbers& numbers,
            const at::Tensor& factor) {
   if (pieces.empty()) return;
-  for (const AdamWRow& row : kAdamW)
-    if (row.accepts(pieces.front())) return row.apply(pieces, numbers, factor);
+  const AdamWRow* const row = row_of(pieces.front());
+  TRIREME_ASSERT(row != nullptr);
+  row->apply(pieces, numbers, factor);
 }
 
 }  // namespace trireme::ops

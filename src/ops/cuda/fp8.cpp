@@ -34,14 +34,18 @@ at::Tensor long_rows(const at::Tensor& x_in) {
   return x.is_contiguous() && width >= kShortest ? x.view({-1, width}) : x;
 }
 
-void launch_amax(const at::Tensor& x, const Chunks& chunks, const at::Tensor& largest) {
-  launch(kFp8Amax, x, {chunks.count, threads_for_row(x.size(1), x)},
-         {.x = data_or_null(x),
+Fp8Amax amax_arguments(const at::Tensor& x, const Chunks& chunks, const at::Tensor& largest) {
+  return {.x = data_or_null(x),
           .largest = data_of<float>(largest),
           .stride = x.stride(0),
           .rows = x.size(0),
           .rows_per_block = chunks.rows,
-          .width = x.size(1)});
+          .width = x.size(1)};
+}
+
+void launch_amax(const at::Tensor& x, const Chunks& chunks, const at::Tensor& largest) {
+  launch(kFp8Amax, x, {chunks.count, threads_for_row(x.size(1), x)},
+         amax_arguments(x, chunks, largest));
 }
 
 void launch_column_amax(const at::Tensor& x, const Chunks& chunks, const at::Tensor& largest) {
@@ -50,12 +54,7 @@ void launch_column_amax(const at::Tensor& x, const Chunks& chunks, const at::Ten
          {.blocks = (x.size(1) + columns - 1) / columns,
           .threads = kFp8Threads,
           .blocks_y = static_cast<int>(chunks.count)},
-         {.x = data_or_null(x),
-          .largest = data_of<float>(largest),
-          .stride = x.stride(0),
-          .rows = x.size(0),
-          .rows_per_block = chunks.rows,
-          .width = x.size(1)});
+         amax_arguments(x, chunks, largest));
 }
 
 /// Returns the largest absolute value of each column [width].

@@ -9,8 +9,8 @@
 namespace trireme::ops::cuda {
 
 inline constexpr KernelOf<Fp8Amax> kFp8Amax{{"fp8_amax", "fp8", "Fp8Amax"}};
-inline constexpr KernelOf<Fp8ColumnAmax> kFp8ColumnAmax{
-    {"fp8_column_amax", "fp8", "Fp8ColumnAmax", kFp8Threads}};
+inline constexpr KernelOf<Fp8Amax> kFp8ColumnAmax{
+    {"fp8_column_amax", "fp8", "Fp8Amax", kFp8Threads}};
 inline constexpr KernelOf<Fp8Scales> kFp8Scales{
     {"fp8_scales", "fp8", "Fp8Scales", kFp8Threads, /*fp32_only=*/true}};
 inline constexpr KernelOf<QuantizeFp8> kQuantizeFp8{

@@ -42,7 +42,7 @@ void fp8_amax(const Fp8Amax& a) {
 /// Writes the largest absolute values of kPack<T> columns per lane. Warp w reads the rows w,
 /// w + 8, ... of the block, then the first warp combines the results of the warps.
 template <class T>
-void fp8_column_amax(const Fp8ColumnAmax& a) {
+void fp8_column_amax(const Fp8Amax& a) {
   constexpr int n = kPack<T>;
   constexpr int kWarps = kFp8Threads / 32;
   __shared__ float parts[kWarps][32 * n];

@@ -8,19 +8,11 @@ namespace trireme::ops::cuda {
 inline constexpr int kFp8Tile = 64;  // rows and columns of the tile that a block quantizes
 inline constexpr int kFp8Threads = 256;
 
+/// Arguments of fp8_amax and fp8_column_amax. The blocks of fp8_column_amax in y share the columns:
+/// each has rows_per_block rows.
 struct Fp8Amax {
   const void* x;   // [rows, width] of the element type
-  float* largest;  // [blocks]: the largest absolute value of the rows of each block
-  std::int64_t stride;
-  std::int64_t rows;
-  std::int64_t rows_per_block;
-  std::int64_t width;
-};
-
-/// The blocks of fp8_column_amax in y share the columns: each has rows_per_block rows.
-struct Fp8ColumnAmax {
-  const void* x;   // [rows, width] of the element type
-  float* largest;  // [blocks in y, width]
+  float* largest;  // fp8_amax: [blocks], of all columns; fp8_column_amax: [blocks in y, width]
   std::int64_t stride;
   std::int64_t rows;
   std::int64_t rows_per_block;
