@@ -8,6 +8,8 @@
 #include <new>
 
 #include "ops/cpu_rows.hpp"
+#include "ops/operations.hpp"
+#include "ops/path.hpp"
 #include "ops/product.hpp"
 
 namespace trireme::ops {
@@ -213,6 +215,7 @@ bool are_faster(const at::Tensor& x) {
 }  // namespace
 
 bool has_packed_matmul(const at::Tensor& x) {
+  if (path_of(Operation::matmul, Path::fast) == Path::plain) return false;
   return kernels::table().panel_products != nullptr && cpu_accepts(x) && are_faster(x);
 }
 

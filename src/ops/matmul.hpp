@@ -5,8 +5,8 @@
 /// where this CPU multiplies pairs of bf16 fast. The functions of `product.hpp` choose between both.
 namespace trireme::ops {
 
-/// Returns true if this CPU has kernels for x's dtype that are faster than LibTorch, and x is in host
-/// memory. The answer depends on the kind of CPU and the dtype only.
+/// Returns true if this CPU has kernels for x's dtype that are faster than LibTorch, x is in host
+/// memory, and `matmul` is not in train.plain_ops. The answer does not depend on the shape.
 bool has_packed_matmul(const at::Tensor& x);
 
 /// Returns true if has_packed_matmul() holds for a [.., k] and b [k, n]. The answer also depends

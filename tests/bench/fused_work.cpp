@@ -2,7 +2,16 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "objective/linear_cross_entropy.hpp"
+#include "ops/cuda/kernels/adamw.hpp"
+#include "ops/cuda/kernels/embedding.hpp"
+#include "ops/embedding.hpp"
 #include "ops/gated_activation.hpp"
+#include "ops/operations.hpp"
 #include "ops/rms_norm.hpp"
 #include "ops/rope.hpp"
 
@@ -11,6 +20,14 @@ namespace {
 
 constexpr double kHalf = 2;   // bytes of bf16
 constexpr double kFloat = 4;  // bytes of fp32
+constexpr double kIndex = 8;  // bytes of int64
+
+/// Rows of the logits that a GPU holds at a time (src/objective/linear_cross_entropy.cpp).
+constexpr double kChunkRows = 4096;
+/// Launches of a sort of int64 (assumed): a histogram, its sums, 8 passes over the digits, and the
+/// positions.
+constexpr double kSortLaunches = 11;
+constexpr double kSortPasses = 8;
 
 double width(std::int64_t size) {
   return static_cast<double>(size);
@@ -50,6 +67,31 @@ void run_gated(const Shape& shape, std::int64_t rows) {
   ops::gated_backward(y, gate_up, silu, ops::Path::plain);
 }
 
+/// Every token but the last one of a row has a target.
+std::int64_t target_rows(const Shape& shape, std::int64_t rows) {
+  return rows * (static_cast<std::int64_t>(shape.length) - 1);
+}
+
+/// Runs the head with its products and plain cross entropy, in chunks of 1,024 rows.
+void run_head(const Shape& shape, std::int64_t rows) {
+  constexpr std::array kPlain{ops::Operation::cross_entropy, ops::Operation::matmul};
+  const std::int64_t count = target_rows(shape, rows);
+  const std::int64_t hidden = shape.model.hidden_size;
+  ops::compute_plainly(kPlain);
+  objective::linear_cross_entropy(at::ones({count, hidden}, at::kBFloat16),
+                                  at::ones({shape.model.vocab_size, hidden}, at::kBFloat16),
+                                  at::arange(count).remainder(shape.model.vocab_size),
+                                  {.targets_checked = true});
+  ops::compute_plainly({});
+}
+
+void run_embedding(const Shape& shape, std::int64_t rows) {
+  const at::Tensor grads = some(shape, rows, shape.model.hidden_size).flatten(0, 1);
+  const at::Tensor index = at::arange(grads.size(0)).remainder(shape.model.vocab_size);
+  const at::Tensor table = at::zeros({shape.model.vocab_size, shape.model.hidden_size});
+  ops::add_embedding_gradient(table, index, grads, ops::Path::plain);
+}
+
 /// Forward: x -> y, or x, residual -> sum, y. Backward: dy, x -> dx, or dy, dsum, sum -> dx, then a
 /// sum of the weight gradients of the blocks.
 Work fused_norms(const Shape& shape) {
@@ -80,7 +122,47 @@ Work fused_gated(const Shape& shape) {
   return work * width(shape.model.num_layers);
 }
 
+/// Three products per chunk, and one kernel that reads the logits twice and writes their gradient
+/// once. The weight gradient of every chunk after the first is added to the sum.
+Work fused_head(const Shape& shape) {
+  const double rows = shape.rows * (shape.length - 1);
+  const double chunks = std::ceil(rows / kChunkRows);
+  const double inputs = rows * width(shape.model.hidden_size);
+  const double logits = rows * width(shape.model.vocab_size);
+  const double weights = width(shape.model.vocab_size * shape.model.hidden_size);
+  Work work;
+  work.launches = 4 * chunks + (chunks - 1) + 1;
+  work.flops = 3 * 2 * rows * weights;
+  work.product_bytes = kHalf * 3 * (inputs + logits) + chunks * weights * (2 * kHalf + kFloat);
+  work.bytes = work.product_bytes + 3 * kHalf * logits + (chunks - 1) * 3 * kFloat * weights +
+               rows * (kIndex + 2 * kFloat);
+  return work;
+}
+
+/// A sort of the tokens, sums of segments, and sums of runs that reach other segments.
+Work fused_embedding(const Shape& shape) {
+  const double features = width(shape.model.hidden_size);
+  const double classes = std::min(width(shape.model.vocab_size), shape.tokens());
+  const double partials = shape.tokens() / ops::cuda::kSegment * 2 * features;
+  Work work;
+  work.launches = kSortLaunches + 2;
+  work.bytes = kSortPasses * 4 * kIndex * shape.tokens() + 2 * kIndex * shape.tokens() +
+               kHalf * features * shape.tokens() + 2 * kFloat * classes * features +
+               2 * kFloat * partials;
+  return work;
+}
+
 }  // namespace
+
+Work fused_update(const Shape& shape) {
+  const double layers = width(shape.model.num_layers);
+  const double tensors = 8 * layers + 3;  // of a layer: four matrices and four norms
+  const double parameters = shape.model.num_parameters_wide();
+  Work work;
+  work.launches = 2 * (layers + 2) + 1 + std::ceil(tensors / ops::cuda::kAdamWPieces);
+  work.bytes = parameters * (kFloat + 7 * kFloat + kHalf);
+  return work;
+}
 
 Work flash_attention(const Shape& shape) {
   const model::ModelConfig& c = shape.model;
@@ -109,7 +191,9 @@ std::vector<FusedOperation> fused_operations() {
        },
        [](const Shape& shape, std::int64_t rows) { run_norm(shape, rows, false); }, fused_norms},
       {"rope", run_rope, {}, fused_rope},
-      {"gated_activation", run_gated, {}, fused_gated}};
+      {"gated_activation", run_gated, {}, fused_gated},
+      {"head and cross_entropy", {}, run_head, fused_head},
+      {"embedding gradient", {}, run_embedding, fused_embedding}};
 }
 
 Work plain_work(const Shape& shape, const FusedOperation& operation) {

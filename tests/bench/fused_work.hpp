@@ -28,9 +28,10 @@ Work flash_attention(const Shape& shape);
 /// An operation with a kernel in ops/cuda.
 struct FusedOperation {
   std::string name;
-  /// Runs the plain operation, forward and backward, on some rows as often as one layer does.
+  /// Runs the plain operation, forward and backward, on some rows as often as one layer does; may
+  /// be empty, as plain_rest may.
   std::function<void(const Shape& shape, std::int64_t rows)> plain_layer;
-  /// Runs it as the model does outside its layers; may be empty.
+  /// Runs it as the model does outside its layers.
   std::function<void(const Shape& shape, std::int64_t rows)> plain_rest;
   /// Returns the work of the kernels in a gradient-accumulation step.
   Work (*fused)(const Shape& shape);
@@ -38,6 +39,10 @@ struct FusedOperation {
 
 /// Returns the operations with kernels, with launches and bytes as src/ops/cuda defines them.
 std::vector<FusedOperation> fused_operations();
+
+/// Returns the work of the kernels for the gradient norm and AdamW: of every unit two launches for
+/// the squares, the factor that clips, and AdamW with the copy in bf16.
+Work fused_update(const Shape& shape);
 
 /// Returns the work of the plain operation in a gradient-accumulation step, which is linear in the rows.
 Work plain_work(const Shape& shape, const FusedOperation& operation);

@@ -107,6 +107,7 @@ TEST_F(Commands, BenchLadderTurnsEveryFastPathOffOnce) {
     EXPECT_NEAR(rung.at("loss").get<double>(), 8.8, 0.3) << rung;  // log 6,400
     largest_delta = std::max(largest_delta, rung.at("loss_delta").get<double>());
   }
+  std::erase(names, "matmul");  // depends on the kind of CPU
   EXPECT_EQ(names,
             (std::vector<std::string>{"none", "attention", "cross_entropy", "gated_activation",
                                       "grad_norm", "optimizer", "rms_norm"}));

@@ -1,5 +1,7 @@
 #include "train/verify/bench_ladder.hpp"
 
+#include <ATen/ATen.h>
+
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -7,6 +9,8 @@
 #include "comm/scalars.hpp"
 #include "core/timer.hpp"
 #include "device/kernel_choice.hpp"
+#include "device/precision.hpp"
+#include "ops/matmul.hpp"
 #include "ops/operations.hpp"
 #include "train/config/plain_ops.hpp"
 #include "train/verify/trial_model.hpp"
@@ -32,6 +36,10 @@ bool is_used(ops::Operation operation, const RunConfig& config, at::Device devic
   if (operation == ops::Operation::optimizer) return config.optim.name == "adamw";
   if (operation == ops::Operation::fp8 && config.train.fp8_mode() == model::Fp8Mode::off)
     return false;
+  if (operation == ops::Operation::matmul) {
+    const auto type = device::precision_dtypes(config.train.precision).compute;
+    return ops::has_packed_matmul(at::empty({1}, at::dtype(type).device(device)));
+  }
   const bool needs_gpu = operation == ops::Operation::embedding || operation == ops::Operation::fp8;
   return !needs_gpu || device.is_cuda();
 }

@@ -8,8 +8,10 @@
 #include "ops/gated_activation.hpp"
 #include "ops/int8_linear.hpp"
 #include "ops/linear.hpp"
+#include "ops/matmul.hpp"
 #include "ops/operations.hpp"
 #include "ops/paged_attention.hpp"
+#include "ops/product.hpp"
 #include "ops/rms_norm.hpp"
 #include "ops/rope.hpp"
 #include "optim/block_squares.hpp"
@@ -161,6 +163,8 @@ TEST(Choose, TakesTheCpuImplementationInFp32AndBf16) {
 
 TEST(Choose, PlainOpsMakeOneOperationPlain) {
   std::vector<ops::Operation> found;
+  const at::Tensor matrix = at::ones({32, 32});
+  const bool has_products = takes_packed_matmul(matrix, matrix);
   for (std::size_t i = 0; i < kOperations.size(); ++i) {
     const auto plain = static_cast<ops::Operation>(i);
     compute_plainly({&plain, 1});
@@ -178,6 +182,9 @@ TEST(Choose, PlainOpsMakeOneOperationPlain) {
         dispatches("aten::index_add_", [&] { optim::add_block_squares(at::ones({70}), 0, words); }),
         is_norm);
     if (is_norm) found.push_back(plain);
+    const bool is_matmul = plain == ops::Operation::matmul;
+    EXPECT_EQ(dispatches("aten::mm", [&] { product(matrix, matrix); }), is_matmul || !has_products);
+    if (is_matmul) found.push_back(plain);
   }
   compute_plainly({});
   constexpr std::size_t kNotHere = 3;  // embedding and fp8 have one path; adamw_test has optimizer
