@@ -13,8 +13,9 @@ namespace {
 
 constexpr double kLargest = 127;
 
-at::Tensor wide_rows(const at::Tensor& x, const at::Tensor& w) {
-  return with_row_padding(last_dim_contiguous(x), w.size(1), kernels::Element::f32);
+/// Returns the layout of x for the kernel. Pairs of bf16 are multiplied twice as fast as fp32.
+kernels::Element layout_of(const at::Tensor& x) {
+  return kernels::table().multiplies_pairs ? element_of(x) : kernels::Element::f32;
 }
 
 bool cpu_accepts_int8(const at::Tensor& x, const Int8Matrix& w) {
@@ -24,10 +25,11 @@ bool cpu_accepts_int8(const at::Tensor& x, const Int8Matrix& w) {
 at::Tensor cpu_int8_linear(const at::Tensor& x_in, const Int8Matrix& w, at::ScalarType result) {
   const at::Tensor values = last_dim_contiguous(w.values);
   const at::Tensor scales = w.scales.contiguous();
-  const at::Tensor x = wide_rows(x_in, values);
+  const kernels::Element layout = layout_of(x_in);
+  const at::Tensor x = with_row_padding(last_dim_contiguous(x_in), values.size(1), layout);
   const std::int64_t outs = values.size(0);
   const at::Tensor y = at::empty({x.size(0), outs}, x_in.options().dtype(result));
-  const kernels::LinearRows all{.element = kernels::Element::f32,
+  const kernels::LinearRows all{.element = layout,
                                 .y_element = element_of(y),
                                 .x = x.const_data_ptr<float>(),
                                 .x_stride = x.stride(0),

@@ -316,13 +316,15 @@ struct Table {
                            std::int64_t b_stride, float* products, std::int64_t rows,
                            std::int64_t width);
   void (*linear_rows)(const LinearRows&);
-  /// Like linear_rows, with W in int8 (`element` is f32, the layout of x) and `scales`.
+  /// Like linear_rows, with W in int8 and `scales`. `element` is the layout of x: f32, or bf16 if
+  /// the table multiplies pairs.
   void (*int8_linear_rows)(const LinearRows&);
   void (*spread_rows)(const SpreadRows&);
   /// Products of large matrices; null without AVX-512.
   void (*pack_panels)(const Panels&);
   void (*panel_products)(const PanelProduct&);
-  bool multiplies_pairs;  // pack_panels and panel_products accept PanelWords::pairs
+  /// pack_panels and panel_products accept PanelWords::pairs, and int8_linear_rows accepts bf16.
+  bool multiplies_pairs;
   void (*paged_attention)(const PagedAttention&);
   void (*paged_store)(const PagedStore&);
   /// Runs `rounds` times a fixed number of multiply-adds between registers. Returns the number of
