@@ -46,10 +46,6 @@ class Work {
   /// Blocks until the operation is complete. On nccl it only makes the caller's stream wait for the
   /// operation and does not block the host.
   virtual void wait() = 0;
-
-  /// Returns the device time of a complete operation, including the wait for other ranks. Returns
-  /// nullopt on backends that use the host (their time is spent in wait() and poll()).
-  [[nodiscard]] virtual std::optional<double> seconds() { return std::nullopt; }
 };
 
 using WorkPtr = std::unique_ptr<Work>;

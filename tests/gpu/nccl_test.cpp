@@ -164,7 +164,6 @@ TEST(NcclOnOneGpu, AWorldOfOneRankCopiesInTheOrderOfTheCallersStream) {
 
   EXPECT_EQ(output.read(), numbers());
   EXPECT_TRUE(gathered->poll());
-  EXPECT_TRUE(gathered->seconds().has_value());
 }
 
 }  // namespace

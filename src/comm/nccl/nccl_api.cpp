@@ -30,7 +30,6 @@ const NcclApi& real_nccl_api() {
       cudaEventDestroy,
       [](cudaEvent_t event, cudaStream_t stream) { return cudaEventRecord(event, stream); },
       cudaEventQuery,
-      cudaEventElapsedTime,
       [](void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
         return cudaMemcpyAsync(to, from, bytes, kind, stream);
       },

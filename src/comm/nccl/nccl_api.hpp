@@ -34,7 +34,6 @@ struct NcclApi {
   decltype(&::cudaEventDestroy) event_destroy;
   cudaError_t (*event_record)(cudaEvent_t, cudaStream_t);
   decltype(&::cudaEventQuery) event_query;
-  decltype(&::cudaEventElapsedTime) event_elapsed_time;
   cudaError_t (*memcpy_async)(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t);
 };
 

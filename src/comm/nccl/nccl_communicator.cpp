@@ -28,35 +28,27 @@ std::optional<ncclDataType_t> nccl_type(DType dtype) {
   return kTypes[static_cast<std::size_t>(dtype)];
 }
 
-/// The events around a collective on its lane.
-struct CommEvents {
-  explicit CommEvents(const NcclApi& api) : start(api, true), done(api, true) {}
-
-  CommEvent start;
-  CommEvent done;
-};
-
 /// A collective on the device. wait() makes the caller's stream wait for the collective; the host
 /// does not block.
 class NcclWork final : public Work {
  public:
   NcclWork(std::shared_ptr<NcclContext> context, Call call, Stream stream,
-           std::shared_ptr<CommEvents> events)
+           std::shared_ptr<CommEvent> done)
       : context_(std::move(context)),
         call_(std::move(call)),
         stream_(static_cast<cudaStream_t>(stream.handle)),
-        events_(std::move(events)) {}
+        done_(std::move(done)) {}
 
   NcclWork(const NcclWork&) = delete;
   NcclWork& operator=(const NcclWork&) = delete;
 
   ~NcclWork() override {
     // The caller's stream uses the buffers next, so order it after the collective.
-    if (!waited_) context_->api.stream_wait_event(stream_, events_->done.get(), 0);
+    if (!waited_) context_->api.stream_wait_event(stream_, done_->get(), 0);
   }
 
   bool poll() override {
-    if (!events_->done.reached()) return false;
+    if (!done_->reached()) return false;
     call_.complete();
     return true;
   }
@@ -65,21 +57,16 @@ class NcclWork final : public Work {
     if (waited_) return;
     const NamedRange range(Phase::communication,
                            [this] { return cat("wait for ", call_.title()); });
-    check_cuda(context_->api, context_->api.stream_wait_event(stream_, events_->done.get(), 0),
+    check_cuda(context_->api, context_->api.stream_wait_event(stream_, done_->get(), 0),
                call_.what);
     waited_ = true;
-  }
-
-  std::optional<double> seconds() override {
-    if (!events_->done.reached()) return std::nullopt;
-    return events_->done.seconds_since(events_->start);
   }
 
  private:
   const std::shared_ptr<NcclContext> context_;
   const Call call_;
   const cudaStream_t stream_;
-  const std::shared_ptr<CommEvents> events_;
+  const std::shared_ptr<CommEvent> done_;
   bool waited_ = false;
 };
 
@@ -201,12 +188,11 @@ class NcclCommunicator final : public BaseCommunicator {
     const CommEvent ready(api_);
     ready.record(static_cast<cudaStream_t>(stream.handle), call.what);
     check_cuda(api_, api_.stream_wait_event(lane.stream(), ready.get(), 0), call.what);
-    auto events = std::make_shared<CommEvents>(api_);
-    events->start.record(lane.stream(), call.what);
     enqueue(call);
-    events->done.record(lane.stream(), call.what);
-    if (lane.comm() != nullptr) context_->watch.add(lane.comm(), call, {events, &events->done});
-    return std::make_unique<NcclWork>(context_, std::move(call), stream, std::move(events));
+    auto done = std::make_shared<CommEvent>(api_);
+    done->record(lane.stream(), call.what);
+    if (lane.comm() != nullptr) context_->watch.add(lane.comm(), call, done);
+    return std::make_unique<NcclWork>(context_, std::move(call), stream, std::move(done));
   }
 
   const std::shared_ptr<NcclContext> context_;

@@ -43,12 +43,11 @@ class CommStream {
   cudaStream_t stream_ = nullptr;
 };
 
-/// An event. An event without timing is cheaper.
+/// An event without a time, which is cheaper than one with a time.
 class CommEvent {
  public:
-  explicit CommEvent(const NcclApi& api, bool timed = false) : api_(api) {
-    check_cuda(api_, api_.event_create(&event_, timed ? cudaEventDefault : cudaEventDisableTiming),
-               "event");
+  explicit CommEvent(const NcclApi& api) : api_(api) {
+    check_cuda(api_, api_.event_create(&event_, cudaEventDisableTiming), "event");
   }
 
   CommEvent(const CommEvent&) = delete;
@@ -60,13 +59,6 @@ class CommEvent {
 
   void record(cudaStream_t stream, const std::string& what) const {
     check_cuda(api_, api_.event_record(event_, stream), what);
-  }
-
-  /// Returns the time between two timed events that are both reached.
-  [[nodiscard]] double seconds_since(const CommEvent& start) const {
-    float milliseconds = 0;
-    check_cuda(api_, api_.event_elapsed_time(&milliseconds, start.event_, event_), "event times");
-    return static_cast<double>(milliseconds) * 1e-3;
   }
 
   /// Returns true if everything before the record is done; Error(resource) on a device error.

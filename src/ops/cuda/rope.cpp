@@ -94,7 +94,8 @@ std::pair<at::Tensor, at::Tensor> rope(const at::Tensor& q_in, const at::Tensor&
   bool aligned = true;
   for (std::size_t i = 0; i < 2; ++i) {
     const at::Tensor& x = inputs[i];
-    out[i] = at::empty({x.size(0), x.size(2), x.size(1), x.size(3)}, x.options());
+    // Flash attention reads the tokens of all rows as one dimension, without a copy.
+    out[i] = at::empty(x.sizes(), x.options()).transpose(1, 2);
     aligned = aligned && heads_are_aligned(x) && is_aligned(weights[i]) && is_aligned(out[i]);
   }
   const at::Tensor& q = inputs[0];

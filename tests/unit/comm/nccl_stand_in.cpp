@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -31,8 +30,6 @@ struct CUevent_st {
   CUstream_st* stream = nullptr;  // null: the default stream, or not recorded
   bool recorded = false;
   bool never = false;
-  bool timed = false;
-  std::chrono::steady_clock::time_point at = {};
 };
 
 namespace trireme::testing {
@@ -230,8 +227,8 @@ cudaError_t wait_event(cudaStream_t stream, cudaEvent_t event, unsigned) {
 }
 
 cudaError_t make_event(cudaEvent_t* event, unsigned flags) {
+  EXPECT_EQ(flags, static_cast<unsigned>(cudaEventDisableTiming));
   *event = new CUevent_st;
-  (*event)->timed = flags != static_cast<unsigned>(cudaEventDisableTiming);
   return cudaSuccess;
 }
 
@@ -241,15 +238,8 @@ cudaError_t free_event(cudaEvent_t event) {
 }
 
 cudaError_t record_event(cudaEvent_t event, cudaStream_t stream) {
-  *event = {stream, true, g_hang && stream != nullptr, event->timed,
-            std::chrono::steady_clock::now()};
+  *event = {stream, true, g_hang && stream != nullptr};
   note(formatted("record on stream {}", number_of(stream)));
-  return cudaSuccess;
-}
-
-cudaError_t elapsed(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
-  EXPECT_TRUE(start->recorded && start->timed && end->recorded && end->timed);
-  *milliseconds = std::chrono::duration<float, std::milli>(end->at - start->at).count();
   return cudaSuccess;
 }
 
@@ -289,7 +279,6 @@ const comm::NcclApi& stand_in_api() {
       free_event,
       record_event,
       [](cudaEvent_t event) { return event->never ? cudaErrorNotReady : cudaSuccess; },
-      elapsed,
       copy,
   };
   return api;

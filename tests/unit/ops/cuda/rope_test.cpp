@@ -50,6 +50,8 @@ void expect_rope_equals_plain(const HeadShape& s, bool has_norm, const CudaCase&
   const auto [slot_q, slot_k] = slots_of(grad, s);
 
   const auto [out_q, out_k] = cuda::rope(q, k, setup);
+  EXPECT_TRUE(out_q.transpose(1, 2).is_contiguous());  // attention joins the rows without a copy
+  EXPECT_TRUE(out_k.transpose(1, 2).is_contiguous());
   const auto [q_weight, k_weight] =
       cuda::rope_backward(grad_q, grad_k, q, k, setup, slot_q, slot_k);
 
