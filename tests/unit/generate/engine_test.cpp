@@ -9,6 +9,7 @@
 #include "generate/answer_all.hpp"
 #include "unit/core/scratch.hpp"
 #include "unit/generate/small_model.hpp"
+#include "unit/ops/thread_count.hpp"
 
 namespace trireme::testing {
 namespace {
@@ -94,6 +95,7 @@ TEST_P(SameBits, WhateverElseRuns) {
   config.prompt_tokens_while_decoding = 5;
   config.max_batch = GetParam() == at::kFloat ? 9 : 4;
   GenerationEngine engine(*small.model, small.tokenizer, config);
+  const ops::testing::Threads two(2);  // before: one
 
   const auto together = answer_all(engine, requests);
 
