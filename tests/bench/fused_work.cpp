@@ -37,16 +37,29 @@ at::Tensor some(const Shape& shape, std::int64_t rows, std::int64_t features) {
   return at::ones({rows, static_cast<std::int64_t>(shape.length), features}, at::kBFloat16);
 }
 
-/// Runs a norm forward and backward; `adds`: with the residual added before.
-void run_norm(const Shape& shape, std::int64_t rows, bool adds) {
+/// Returns a call of a norm, forward and backward; `adds`: with the residual added before.
+Call norm_call(const Shape& shape, std::int64_t rows, bool adds) {
   const at::Tensor x = some(shape, rows, shape.model.hidden_size);
   const at::Tensor weight = at::ones({shape.model.hidden_size}, at::kBFloat16);
   const at::Tensor residual = adds ? x : at::Tensor();
-  const auto out = ops::add_rms_norm_forward(x, residual, weight, 1e-5, ops::Path::plain);
-  ops::add_rms_norm_backward(x, residual, out.sum, weight, out.rstd, ops::Path::plain);
+  return [=] {
+    const auto out = ops::add_rms_norm_forward(x, residual, weight, 1e-5, ops::Path::plain);
+    ops::add_rms_norm_backward(x, residual, out.sum, weight, out.rstd, ops::Path::plain);
+  };
 }
 
-void run_rope(const Shape& shape, std::int64_t rows) {
+Call layer_norms(const Shape& shape, std::int64_t rows) {
+  return [first = norm_call(shape, rows, false), second = norm_call(shape, rows, true)] {
+    first();
+    second();
+  };
+}
+
+Call last_norm(const Shape& shape, std::int64_t rows) {
+  return norm_call(shape, rows, true);
+}
+
+Call rope_call(const Shape& shape, std::int64_t rows) {
   const model::ModelConfig& c = shape.model;
   const auto length = static_cast<std::int64_t>(shape.length);
   const at::Tensor qkv = some(shape, rows, (c.num_heads + 2 * c.num_kv_heads) * c.head_dim);
@@ -55,41 +68,43 @@ void run_rope(const Shape& shape, std::int64_t rows) {
                               1e-5,
                               ops::rope_tables(length, c.head_dim, c.rope_theta, at::kFloat),
                               at::arange(length).unsqueeze(0).expand({rows, length}).contiguous()};
-  const auto heads =
-      ops::qkv_norm_rope_forward(qkv, c.num_heads, c.num_kv_heads, setup, ops::Path::plain);
-  ops::qkv_norm_rope_backward(heads.q, heads.k, heads.v, qkv, setup, ops::Path::plain);
+  return [=] {
+    const auto heads =
+        ops::qkv_norm_rope_forward(qkv, c.num_heads, c.num_kv_heads, setup, ops::Path::plain);
+    ops::qkv_norm_rope_backward(heads.q, heads.k, heads.v, qkv, setup, ops::Path::plain);
+  };
 }
 
-void run_gated(const Shape& shape, std::int64_t rows) {
+Call gated_call(const Shape& shape, std::int64_t rows) {
   const at::Tensor gate_up = some(shape, rows, 2 * shape.model.intermediate_size);
   const ops::Activation silu = ops::find_activation("silu");
-  const at::Tensor y = ops::gated_forward(gate_up, silu, ops::Path::plain);
-  ops::gated_backward(y, gate_up, silu, ops::Path::plain);
+  return [=] {
+    const at::Tensor y = ops::gated_forward(gate_up, silu, ops::Path::plain);
+    ops::gated_backward(y, gate_up, silu, ops::Path::plain);
+  };
 }
 
+/// Returns a call of the head with its products and plain cross entropy, in chunks of 1,024 rows.
 /// Every token but the last one of a row has a target.
-std::int64_t target_rows(const Shape& shape, std::int64_t rows) {
-  return rows * (static_cast<std::int64_t>(shape.length) - 1);
-}
-
-/// Runs the head with its products and plain cross entropy, in chunks of 1,024 rows.
-void run_head(const Shape& shape, std::int64_t rows) {
-  constexpr std::array kPlain{ops::Operation::cross_entropy, ops::Operation::matmul};
-  const std::int64_t count = target_rows(shape, rows);
+Call head_call(const Shape& shape, std::int64_t rows) {
+  const std::int64_t count = rows * (static_cast<std::int64_t>(shape.length) - 1);
   const std::int64_t hidden = shape.model.hidden_size;
-  ops::compute_plainly(kPlain);
-  objective::linear_cross_entropy(at::ones({count, hidden}, at::kBFloat16),
-                                  at::ones({shape.model.vocab_size, hidden}, at::kBFloat16),
-                                  at::arange(count).remainder(shape.model.vocab_size),
-                                  {.targets_checked = true});
-  ops::compute_plainly({});
+  const at::Tensor x = at::ones({count, hidden}, at::kBFloat16);
+  const at::Tensor weight = at::ones({shape.model.vocab_size, hidden}, at::kBFloat16);
+  const at::Tensor targets = at::arange(count).remainder(shape.model.vocab_size);
+  return [=] {
+    constexpr std::array kPlain{ops::Operation::cross_entropy, ops::Operation::matmul};
+    ops::compute_plainly(kPlain);
+    objective::linear_cross_entropy(x, weight, targets, {.targets_checked = true});
+    ops::compute_plainly({});
+  };
 }
 
-void run_embedding(const Shape& shape, std::int64_t rows) {
+Call embedding_call(const Shape& shape, std::int64_t rows) {
   const at::Tensor grads = some(shape, rows, shape.model.hidden_size).flatten(0, 1);
   const at::Tensor index = at::arange(grads.size(0)).remainder(shape.model.vocab_size);
   const at::Tensor table = at::zeros({shape.model.vocab_size, shape.model.hidden_size});
-  ops::add_embedding_gradient(table, index, grads, ops::Path::plain);
+  return [=] { ops::add_embedding_gradient(table, index, grads, ops::Path::plain); };
 }
 
 /// Forward: x -> y, or x, residual -> sum, y. Backward: dy, x -> dx, or dy, dsum, sum -> dx, then a
@@ -156,7 +171,7 @@ Work fused_embedding(const Shape& shape) {
 
 Work fused_update(const Shape& shape) {
   const double layers = width(shape.model.num_layers);
-  const double tensors = 8 * layers + 3;  // of a layer: four matrices and four norms
+  const double tensors = 8 * layers + 3;  // a layer has four matrices and four norms
   const double parameters = shape.model.num_parameters_wide();
   Work work;
   work.launches = 2 * (layers + 2) + 1 + std::ceil(tensors / ops::cuda::kAdamWPieces);
@@ -183,28 +198,24 @@ Work flash_attention(const Shape& shape) {
 }
 
 std::vector<FusedOperation> fused_operations() {
-  return {
-      {"rms_norm",
-       [](const Shape& shape, std::int64_t rows) {
-         run_norm(shape, rows, false);
-         run_norm(shape, rows, true);
-       },
-       [](const Shape& shape, std::int64_t rows) { run_norm(shape, rows, false); }, fused_norms},
-      {"rope", run_rope, {}, fused_rope},
-      {"gated_activation", run_gated, {}, fused_gated},
-      {"head and cross_entropy", {}, run_head, fused_head},
-      {"embedding gradient", {}, run_embedding, fused_embedding}};
+  return {{"rms_norm", layer_norms, last_norm, fused_norms},
+          {"rope", rope_call, {}, fused_rope},
+          {"gated_activation", gated_call, {}, fused_gated},
+          {"head and cross_entropy", {}, head_call, fused_head},
+          {"embedding gradient", {}, embedding_call, fused_embedding}};
 }
 
 Work plain_work(const Shape& shape, const FusedOperation& operation) {
   const auto of_rows = [&](std::int64_t rows) {
-    const auto record = [&](const auto& run) {
-      WorkByName work;
-      if (run) {
-        const AtenRecorder recorder(work);
-        run(shape, rows);
-      }
+    const auto record = [&](const auto& prepare) {
       Work sum;
+      if (!prepare) return sum;
+      const Call call = prepare(shape, rows);
+      WorkByName work;
+      {
+        const AtenRecorder recorder(work);
+        call();
+      }
       for (const auto& [name, one] : work) sum += one;
       return sum;
     };

@@ -25,14 +25,16 @@ struct Shape {
 /// Half of the scores are masked. Source: aten/src/ATen/native/transformers/cuda/flash_attn.
 Work flash_attention(const Shape& shape);
 
+using Call = std::function<void()>;
+
 /// An operation with a kernel in ops/cuda.
 struct FusedOperation {
   std::string name;
-  /// Runs the plain operation, forward and backward, on some rows as often as one layer does; may
-  /// be empty, as plain_rest may.
-  std::function<void(const Shape& shape, std::int64_t rows)> plain_layer;
-  /// Runs it as the model does outside its layers.
-  std::function<void(const Shape& shape, std::int64_t rows)> plain_rest;
+  /// Prepares a call of the plain operation, forward and backward, on some rows as often as one
+  /// layer does; may be empty, as plain_rest may.
+  std::function<Call(const Shape& shape, std::int64_t rows)> plain_layer;
+  /// Prepares it as the model calls it outside its layers.
+  std::function<Call(const Shape& shape, std::int64_t rows)> plain_rest;
   /// Returns the work of the kernels in a gradient-accumulation step.
   Work (*fused)(const Shape& shape);
 };

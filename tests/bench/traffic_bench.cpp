@@ -261,7 +261,7 @@ void report(const Shape& shape, bool lists_operations) {
 }
 
 Shape shape_named(const std::string& name) {
-  Shape shape{name};
+  Shape shape{.name = name, .model = {}};
   shape.length = 1024;
   if (name == "gpt-124m") {
     shape.model = model::model_preset("minimind-2");
