@@ -13,23 +13,50 @@ namespace {
 
 constexpr double kLargest = 127;
 
-/// Returns the layout of x for the kernel. Pairs of bf16 are multiplied twice as fast as fp32.
-kernels::Element layout_of(const at::Tensor& x) {
-  return kernels::table().multiplies_pairs ? element_of(x) : kernels::Element::f32;
+/// Wider rows could exceed the 32 bits of a sum of digits.
+constexpr std::int64_t kWidestFixed = std::int64_t{1} << 16;
+
+/// Returns the rows of x in fixed point.
+at::Tensor fixed_rows(const at::Tensor& x_in) {
+  const at::Tensor x = last_dim_contiguous(x_in);
+  constexpr auto kFloatBytes = static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t stride = kernels::fixed_row_bytes(x.size(1)) / kFloatBytes;
+  const at::Tensor out = at::empty({x.size(0), stride}, x.options().dtype(at::kFloat));
+  for_rows(x.size(0), [&](std::int64_t first, std::int64_t last) {
+    kernels::table().fix_rows({.element = element_of(x),
+                               .weights = kernels::Element::f32,
+                               .x = element_at(x, first * x.stride(0)),
+                               .x_stride = x.stride(0),
+                               .out = out.data_ptr<float>() + first * stride,
+                               .out_stride = stride,
+                               .rows = last - first,
+                               .width = x.size(1)});
+  });
+  return out;
+}
+
+at::Tensor wide_rows(const at::Tensor& x, const at::Tensor& w) {
+  return with_row_padding(last_dim_contiguous(x), w.size(1), kernels::Element::f32);
 }
 
 bool cpu_accepts_int8(const at::Tensor& x, const Int8Matrix& w) {
   return cpu_accepts(x) && x.size(0) > 0 && w.values.is_cpu();
 }
 
-at::Tensor cpu_int8_linear(const at::Tensor& x_in, const Int8Matrix& w, at::ScalarType result) {
+bool cpu_accepts_fixed(const at::Tensor& x, const Int8Matrix& w) {
+  return cpu_accepts_int8(x, w) && x.size(1) <= kWidestFixed && kernels::has_vnni() &&
+         kernels::table().fixed_linear_rows != nullptr;
+}
+
+/// Multiplies rows of x [rows, stride] in the layout of `run`'s kernel.
+template <class Run>
+at::Tensor multiplied(const at::Tensor& x, const Int8Matrix& w, at::ScalarType result,
+                      const Run& run) {
   const at::Tensor values = last_dim_contiguous(w.values);
   const at::Tensor scales = w.scales.contiguous();
-  const kernels::Element layout = layout_of(x_in);
-  const at::Tensor x = with_row_padding(last_dim_contiguous(x_in), values.size(1), layout);
   const std::int64_t outs = values.size(0);
-  const at::Tensor y = at::empty({x.size(0), outs}, x_in.options().dtype(result));
-  const kernels::LinearRows all{.element = layout,
+  const at::Tensor y = at::empty({x.size(0), outs}, x.options().dtype(result));
+  const kernels::LinearRows all{.element = kernels::Element::f32,
                                 .y_element = element_of(y),
                                 .x = x.const_data_ptr<float>(),
                                 .x_stride = x.stride(0),
@@ -42,12 +69,22 @@ at::Tensor cpu_int8_linear(const at::Tensor& x_in, const Int8Matrix& w, at::Scal
                                 .first_out = 0,
                                 .last_out = outs,
                                 .scales = scales.const_data_ptr<float>()};
-  for_output_chunks(all, [](kernels::LinearRows part) {
+  for_output_chunks(all, run);
+  return y;
+}
+
+at::Tensor cpu_fixed_linear(const at::Tensor& x, const Int8Matrix& w, at::ScalarType result) {
+  return multiplied(fixed_rows(x), w, result, [](const kernels::LinearRows& part) {
+    kernels::table().fixed_linear_rows(part);
+  });
+}
+
+at::Tensor cpu_int8_linear(const at::Tensor& x, const Int8Matrix& w, at::ScalarType result) {
+  return multiplied(wide_rows(x, w.values), w, result, [](kernels::LinearRows part) {
     std::vector<float> widened(static_cast<std::size_t>(part.rows > 1 ? 4 * part.x_stride : 0));
     part.scratch = widened.data();
     kernels::table().int8_linear_rows(part);
   });
-  return y;
 }
 
 at::Tensor plain_int8_linear(const at::Tensor& x, const Int8Matrix& w, at::ScalarType result) {
@@ -61,6 +98,7 @@ struct Int8LinearRow {
 };
 
 constexpr std::array kInt8Linear{
+    Int8LinearRow{cpu_accepts_fixed, cpu_fixed_linear},
     Int8LinearRow{cpu_accepts_int8, cpu_int8_linear},
     Int8LinearRow{nullptr, plain_int8_linear},
 };

@@ -1,5 +1,6 @@
 #pragma once
 #include "ops/cpu/adamw.hpp"
+#include "ops/cpu/fixed_linear.hpp"
 #include "ops/cpu/heads.hpp"
 #include "ops/cpu/int8_linear.hpp"
 #include "ops/cpu/linear.hpp"
@@ -127,6 +128,8 @@ const Table TRIREME_KERNEL_TABLE = {TRIREME_KERNEL_NAME,
                                     row_products<float>,
                                     linear_rows,
                                     int8_linear_rows,
+                                    kFixRows,
+                                    kFixedLinearRows,
                                     spread_rows,
                                     kPackPanels,
                                     kPanelProducts,

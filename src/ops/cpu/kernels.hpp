@@ -176,6 +176,25 @@ struct SpreadRows {
 
 inline constexpr std::int64_t kRowAlign = 32;
 
+/// The beginning of a row of x in fixed point. x is scale * (256 * high + low) with digits from -128
+/// to 127. After kFixedHeadBytes, the high digits of the row follow, then the low ones, each padded
+/// with zeros to fixed_width().
+struct FixedHead {
+  float scale;  // not finite if an element of x is not finite
+  std::int32_t high_sum;
+  std::int32_t low_sum;
+};
+
+inline constexpr std::int64_t kFixedHeadBytes = 64;
+
+constexpr std::int64_t fixed_width(std::int64_t width) {
+  return (width + 63) / 64 * 64;
+}
+
+constexpr std::int64_t fixed_row_bytes(std::int64_t width) {
+  return kFixedHeadBytes + 2 * fixed_width(width);
+}
+
 inline constexpr std::int64_t kBlockTokens = 16;
 
 /// Numbers that are adjacent in a block: two 16-bit numbers (of one token in keys, of two tokens in
@@ -316,15 +335,17 @@ struct Table {
                            std::int64_t b_stride, float* products, std::int64_t rows,
                            std::int64_t width);
   void (*linear_rows)(const LinearRows&);
-  /// Like linear_rows, with W in int8 and `scales`. `element` is the layout of x: f32, or bf16 if
-  /// the table multiplies pairs.
+  /// Like linear_rows, with W in int8 (`element` is f32, the layout of x) and `scales`.
   void (*int8_linear_rows)(const LinearRows&);
+  /// Converts rows of x to fixed point; `out` has an alignment of 64 bytes. Null without AVX-512.
+  void (*fix_rows)(const SpreadRows&);
+  /// Like int8_linear_rows, with x in fixed point. Null without AVX-512; needs has_vnni().
+  void (*fixed_linear_rows)(const LinearRows&);
   void (*spread_rows)(const SpreadRows&);
   /// Products of large matrices; null without AVX-512.
   void (*pack_panels)(const Panels&);
   void (*panel_products)(const PanelProduct&);
-  /// pack_panels and panel_products accept PanelWords::pairs, and int8_linear_rows accepts bf16.
-  bool multiplies_pairs;
+  bool multiplies_pairs;  // pack_panels and panel_products accept PanelWords::pairs
   void (*paged_attention)(const PagedAttention&);
   void (*paged_store)(const PagedStore&);
   /// Runs `rounds` times a fixed number of multiply-adds between registers. Returns the number of
@@ -342,6 +363,9 @@ bool is_intel();
 /// Returns true if this CPU multiplies pairs of bf16 faster than fp32 (AVX-512 bf16): true on AMD.
 /// On Intel it takes twice as long (model 207, 1024^3 on one thread: 83 GFLOP/s, fp32 153).
 bool has_fast_pairs();
+
+/// Returns true if this CPU multiplies and adds 8-bit integers in one instruction (AVX-512 VNNI).
+bool has_vnni();
 
 /// Returns the tables that this CPU can run, the best one last.
 std::span<const Table* const> usable_tables();

@@ -42,6 +42,15 @@ bool has_fast_pairs() {
 #endif
 }
 
+bool has_vnni() {
+#ifdef TRIREME_X86_KERNELS
+  __builtin_cpu_init();
+  return __builtin_cpu_supports("avx512vnni");
+#else
+  return false;
+#endif
+}
+
 std::span<const Table* const> usable_tables() {
   static const std::vector<const Table*> tables = find_tables();
   return tables;

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "ops/cpu/kernels.hpp"
 #include "unit/ops/support.hpp"
 
 namespace trireme::ops::testing {
@@ -44,24 +45,78 @@ TEST(Int8Matrix, ARowThatIsNotFiniteGivesNoFiniteResult) {
   }
 }
 
+/// Returns the largest error of each element of y if the kernel rounds x to fixed point: half a step
+/// of each row for each number of W, in fp64.
+at::Tensor fixed_point_errors(const at::Tensor& x, const at::Tensor& w) {
+  const at::Tensor steps = x.abs().amax(1, /*keepdim=*/true) / 32639;
+  return steps * 0.5 * w.abs().sum(1);
+}
+
+void expect_within(const at::Tensor& actual, const at::Tensor& expected, const at::Tensor& errors,
+                   const std::string& what) {
+  const at::Tensor excess = (actual.to(at::kDouble) - expected).abs() - errors;
+  EXPECT_TRUE(excess.le(0).all().item<bool>()) << what << ", excess " << excess.max();
+}
+
 TEST(Int8Linear, IsTheProductWithTheRoundedMatrix) {
   at::manual_seed(5);
   for (const Case& c : rounding_cases()) {
-    for (const std::int64_t in : {1, 7, 31, 64, 100, 129}) {
+    for (const std::int64_t in : {1, 7, 31, 64, 100, 129, 5000}) {
       for (const std::int64_t out : {1, 3, 4, 77}) {
         for (const std::int64_t rows : {0, 1, 2, 6, 7, 50}) {
           const at::Tensor x = at::randn({rows, in}, at::kDouble).to(c.dtype);
           const Int8Matrix w = to_int8(at::randn({out, in}));
-          const at::Tensor expected = x.to(at::kDouble).matmul(from_int8(w, at::kDouble).t());
+          const at::Tensor wide_x = x.to(at::kDouble);
+          const at::Tensor wide_w = from_int8(w, at::kDouble);
+          const at::Tensor expected = wide_x.matmul(wide_w.t());
           const at::Tensor y = inference_linear(x, w, c.path);
           EXPECT_EQ(y.scalar_type(), c.dtype);
-          expect_close(y, expected, c.tolerance, name(c));
           const at::Tensor wide = inference_linear_wide(x, w, c.path);
           EXPECT_EQ(wide.scalar_type(), c.dtype == at::kDouble ? at::kDouble : at::kFloat);
-          expect_close(wide, expected, c.dtype == at::kDouble ? 1e-12 : 4e-6, name(c) + " wide");
+          const at::Tensor sizes = wide_x.abs().matmul(wide_w.abs().t());
+          at::Tensor errors = sizes * (c.dtype == at::kDouble ? 1e-14 : 2e-6);
+          if (c.path == Path::fast && c.dtype != at::kDouble)
+            errors = errors + fixed_point_errors(wide_x, wide_w);
+          expect_within(wide, expected, errors, name(c) + " wide");
+          const double rounding = c.dtype == at::kBFloat16 ? 0x1p-8 : 0;
+          expect_within(y, expected, errors + (expected.abs() + errors) * rounding, name(c));
         }
       }
     }
+  }
+}
+
+TEST(Int8Linear, RoundsRowsOfXToSteps) {
+  if (!kernels::has_vnni() || kernels::table().fixed_linear_rows == nullptr)
+    GTEST_SKIP() << "this CPU has no AVX-512 VNNI";
+  // A step is 1. The second number is rounded to the nearest step, and the last one to the even one.
+  const at::Tensor x = at::tensor({-32639.0F, 100.4F, -255.6F, 128.0F, 0.5F}).unsqueeze(0);
+  const Int8Matrix w = to_int8(at::eye(5) * 127);
+
+  EXPECT_TRUE(inference_linear(x, w).allclose(
+      at::tensor({-32639.0F, 100.0F, -256.0F, 128.0F, 0.0F}).unsqueeze(0) * 127, 1e-6, 0));
+}
+
+TEST(Int8Linear, LongRowsOfLargestNumbersDoNotOverflow) {
+  for (const std::int64_t in : {4097, 65536, 70000}) {
+    const at::Tensor x = at::stack({at::full({in}, 3.0), at::full({in}, -3.0)}).to(at::kFloat);
+    const Int8Matrix w = to_int8(at::stack({at::ones({in}), -at::ones({in})}));
+    const double size = 3.0 * static_cast<double>(in);
+    const at::Tensor expected = at::tensor({size, -size, -size, size}).view({2, 2});
+    EXPECT_TRUE(inference_linear(x, w).to(at::kDouble).allclose(expected, 1e-5, 0)) << in;
+  }
+}
+
+TEST(Int8Linear, ARowOfXThatIsNotFiniteChangesNoOther) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    at::Tensor x = at::ones({5, 40}, dtype);
+    x[0][39] = std::numeric_limits<float>::quiet_NaN();
+    x[1][0] = std::numeric_limits<float>::infinity();
+    x[3].zero_();
+    x[4].fill_(1e-38F);
+    const at::Tensor y = inference_linear(x, to_int8(at::ones({2, 40}))).to(at::kFloat);
+    EXPECT_FALSE(y.narrow(0, 0, 2).isfinite().any().item<bool>()) << y;
+    EXPECT_TRUE(y.narrow(0, 2, 3).allclose(at::tensor({40.0F, 0.0F, 0.0F}).unsqueeze(1), 1e-3));
   }
 }
 

@@ -1,0 +1,194 @@
+#pragma once
+#include "ops/cpu/linear.hpp"
+
+/// y = x W^T for inference, with W in int8 and x in fixed point: a row of x is `scale` times
+/// integers of 16 bits, which consist of two digits of 8 bits. Integers are multiplied and added
+/// exactly, four products per 32-bit lane and instruction (AVX-512 VNNI). Every element of y is
+/// computed by the same operations in the same order for any number of rows.
+///
+/// The instruction multiplies unsigned bytes with signed ones. It gets W + 128, and the sums start
+/// at -128 times the sum of the digits.
+namespace trireme::ops::kernels {
+namespace {
+
+#ifdef __AVX512F__
+
+constexpr float kLargestFixed = 127 * 256 + 127;
+constexpr std::int64_t kFixedStep = 64;  // numbers of W per vector
+constexpr int kFixedRows = 3;            // rows of x per tile
+
+/// The parts of a row of x in fixed point (fixed_row_bytes).
+struct FixedRow {
+  FixedHead head;
+  const std::int8_t* high;
+  const std::int8_t* low;
+};
+
+inline FixedRow fixed_row(const LinearRows& a, std::int64_t row) {
+  const auto* const bytes = reinterpret_cast<const std::int8_t*>(a.x + row * a.x_stride);
+  FixedRow parts{{}, bytes + kFixedHeadBytes, bytes + kFixedHeadBytes + fixed_width(a.in)};
+  __builtin_memcpy(&parts.head, bytes, sizeof(parts.head));
+  return parts;
+}
+
+// The forms of these instructions without a mask read an undefined register, about which g++ 12
+// warns.
+constexpr __mmask16 kAllLanes = 0xffff;
+
+/// Rounds to the nearest integers.
+inline WideI rounded(V x) {
+  return (WideI)_mm512_maskz_cvtps_epi32(kAllLanes, (__m512)x);
+}
+
+inline void put_digits(std::int8_t* p, WideI digits) {
+  const __m128i bytes = _mm512_maskz_cvtepi32_epi8(kAllLanes, (__m512i)digits);
+  __builtin_memcpy(p, &bytes, sizeof(bytes));
+}
+
+inline std::int32_t sum_of(WideI x) {
+  std::int32_t sum = 0;
+  for (int lane = 0; lane < kWide; ++lane) sum += x[lane];
+  return sum;
+}
+
+/// Returns the largest absolute value of a row; NaN if an element is not finite.
+template <class T>
+inline float largest_finite(const T* x, std::int64_t width) {
+  F most{};
+  F not_finite{};
+  for_vectors(width, [&](std::int64_t i, std::int64_t n) {
+    const F value = get(x, i, n);
+    most = larger((F)((U)value & 0x7fffffffU), most);
+    not_finite += value * 0.0F;
+  });
+  float largest = 0;
+  for (int lane = 0; lane < kLanes; ++lane) largest = most[lane] > largest ? most[lane] : largest;
+  return largest + sum_lanes(not_finite);
+}
+
+template <class T>
+void fix_rows_typed(const SpreadRows& a) {
+  for (std::int64_t r = 0; r < a.rows; ++r) {
+    const T* x = typed<T>(a.x) + r * a.x_stride;
+    auto* const bytes = reinterpret_cast<std::int8_t*>(a.out + r * a.out_stride);
+    std::int8_t* high = bytes + kFixedHeadBytes;
+    std::int8_t* low = high + fixed_width(a.width);
+    const float most = largest_finite(x, a.width);
+    const float factor = most > kLargestFixed * 1e-30F ? kLargestFixed / most : 0;
+    WideI high_sum{};
+    WideI low_sum{};
+    for (std::int64_t i = 0; i < fixed_width(a.width); i += kLanes) {
+      const std::int64_t n = a.width - i < kLanes ? a.width - i : kLanes;
+      const WideI number = n > 0 ? rounded((V)(get(x, i, n) * factor)) : WideI{};
+      const WideI upper = (number + 128) >> 8;
+      const WideI lower = number - (upper << 8);
+      put_digits(high + i, upper);
+      put_digits(low + i, lower);
+      high_sum += upper;
+      low_sum += lower;
+    }
+    const FixedHead head{factor == 0 ? most * 0 : most / kLargestFixed, sum_of(high_sum),
+                         sum_of(low_sum)};
+    __builtin_memcpy(bytes, &head, sizeof(head));
+  }
+}
+
+void fix_rows(const SpreadRows& a) {
+  if (a.element == Element::f32) return fix_rows_typed<float>(a);
+  fix_rows_typed<Bf16>(a);
+}
+
+/// The sums of one element of y.
+struct FixedSums {
+  __m512i high;
+  __m512i low;
+};
+
+/// Multiplies the numbers of W that `mask` selects.
+template <int kRows>
+[[gnu::target("avx512vnni"), gnu::always_inline]] inline void fixed_step(
+    const FixedRow* rows, const std::int8_t* const* w, std::int64_t k, __mmask64 mask,
+    FixedSums (&sums)[kRows][kOutsPerTile]) {
+  const __m512i offset = _mm512_set1_epi8(-128);
+  __m512i numbers[kOutsPerTile];
+  for (int o = 0; o < kOutsPerTile; ++o)
+    numbers[o] = _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, w[o] + k), offset);
+  for (int r = 0; r < kRows; ++r) {
+    const __m512i high = _mm512_load_si512(rows[r].high + k);
+    const __m512i low = _mm512_load_si512(rows[r].low + k);
+    for (int o = 0; o < kOutsPerTile; ++o) {
+      sums[r][o].high = _mm512_dpbusd_epi32(sums[r][o].high, numbers[o], high);
+      sums[r][o].low = _mm512_dpbusd_epi32(sums[r][o].low, numbers[o], low);
+    }
+  }
+}
+
+/// Like dot_tile, for fixed point.
+template <int kRows>
+[[gnu::target("avx512vnni")]] void fixed_tile(const LinearRows& a, std::int64_t row,
+                                              std::int64_t first_out, std::int64_t outs) {
+  constexpr __mmask64 kAll = ~__mmask64{0};
+  constexpr __mmask16 kFirst = 1;
+  FixedRow rows[kRows];
+  FixedSums sums[kRows][kOutsPerTile];
+  for (int r = 0; r < kRows; ++r) {
+    rows[r] = fixed_row(a, row + r);
+    for (int o = 0; o < kOutsPerTile; ++o) {
+      sums[r][o].high = _mm512_maskz_set1_epi32(kFirst, -128 * rows[r].head.high_sum);
+      sums[r][o].low = _mm512_maskz_set1_epi32(kFirst, -128 * rows[r].head.low_sum);
+    }
+  }
+  const std::int8_t* w[kOutsPerTile];
+  for (int o = 0; o < kOutsPerTile; ++o)
+    w[o] = typed<std::int8_t>(a.w) + (first_out + (o < outs ? o : 0)) * a.w_stride;
+  std::int64_t k = 0;
+  for (; k + kFixedStep <= a.in; k += kFixedStep) {
+    for (int o = 0; o < kOutsPerTile; ++o) __builtin_prefetch(w[o] + k + kAhead);
+    fixed_step<kRows>(rows, w, k, kAll, sums);
+  }
+  if (k < a.in) fixed_step<kRows>(rows, w, k, kAll >> (kFixedStep - (a.in - k)), sums);
+  for (int r = 0; r < kRows; ++r) {
+    V totals[kOutsPerTile];
+    for (int o = 0; o < kOutsPerTile; ++o) {
+      const V high = __builtin_convertvector((WideI)sums[r][o].high, V);
+      const V low = __builtin_convertvector((WideI)sums[r][o].low, V);
+      totals[o] = (high * 256.0F + low) * rows[r].head.scale;
+    }
+    put_outs(a, totals, row + r, first_out, outs);
+  }
+}
+
+template <int kRows>
+inline void fixed_tiles(const LinearRows& a, std::int64_t row, std::int64_t rows,
+                        std::int64_t first_out, std::int64_t outs) {
+  if constexpr (kRows > 0) {
+    if (rows == kRows) return fixed_tile<kRows>(a, row, first_out, outs);
+    fixed_tiles<kRows - 1>(a, row, rows, first_out, outs);
+  }
+}
+
+void fixed_linear_rows(const LinearRows& a) {
+  const std::int64_t at_once =
+      rows_in_cache(a.x_stride * static_cast<std::int64_t>(sizeof(float)), kFixedRows);
+  for (std::int64_t block = 0; block < a.rows; block += at_once) {
+    const std::int64_t end = block + at_once < a.rows ? block + at_once : a.rows;
+    for (std::int64_t o = a.first_out; o < a.last_out; o += kOutsPerTile) {
+      const std::int64_t outs = a.last_out - o < kOutsPerTile ? a.last_out - o : kOutsPerTile;
+      for (std::int64_t row = block; row < end; row += kFixedRows)
+        fixed_tiles<kFixedRows>(a, row, end - row < kFixedRows ? end - row : kFixedRows, o, outs);
+    }
+  }
+}
+
+constexpr auto kFixRows = fix_rows;
+constexpr auto kFixedLinearRows = fixed_linear_rows;
+
+#else
+
+constexpr decltype(Table::fix_rows) kFixRows = nullptr;
+constexpr decltype(Table::fixed_linear_rows) kFixedLinearRows = nullptr;
+
+#endif
+
+}  // namespace
+}  // namespace trireme::ops::kernels
