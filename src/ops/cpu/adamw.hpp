@@ -8,7 +8,7 @@ namespace {
 
 inline F roots(F x) {
 #if defined(__AVX512F__)
-  return (F)_mm512_sqrt_ps((__m512)x);
+  return (F)_mm512_maskz_sqrt_ps(0xffff, (__m512)x);  // without a mask, g++ 12 warns
 #else
   F all;
   for (std::int64_t lane = 0; lane < kLanes; ++lane) all[lane] = __builtin_sqrtf(x[lane]);

@@ -98,27 +98,24 @@ void fix_rows(const SpreadRows& a) {
   fix_rows_typed<Bf16>(a);
 }
 
-/// The sums of one element of y.
-struct FixedSums {
-  __m512i high;
-  __m512i low;
-};
-
 /// Multiplies the numbers of W that `mask` selects.
 template <int kRows>
 [[gnu::target("avx512vnni"), gnu::always_inline]] inline void fixed_step(
     const FixedRow* rows, const std::int8_t* const* w, std::int64_t k, __mmask64 mask,
-    FixedSums (&sums)[kRows][kOutsPerTile]) {
+    __m512i (&high_sums)[kRows][kOutsPerTile], __m512i (&low_sums)[kRows][kOutsPerTile]) {
   const __m512i offset = _mm512_set1_epi8(-128);
   __m512i numbers[kOutsPerTile];
+#pragma GCC unroll 4
   for (int o = 0; o < kOutsPerTile; ++o)
     numbers[o] = _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, w[o] + k), offset);
+#pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
     const __m512i high = _mm512_load_si512(rows[r].high + k);
     const __m512i low = _mm512_load_si512(rows[r].low + k);
+#pragma GCC unroll 4
     for (int o = 0; o < kOutsPerTile; ++o) {
-      sums[r][o].high = _mm512_dpbusd_epi32(sums[r][o].high, numbers[o], high);
-      sums[r][o].low = _mm512_dpbusd_epi32(sums[r][o].low, numbers[o], low);
+      high_sums[r][o] = _mm512_dpbusd_epi32(high_sums[r][o], numbers[o], high);
+      low_sums[r][o] = _mm512_dpbusd_epi32(low_sums[r][o], numbers[o], low);
     }
   }
 }
@@ -130,28 +127,36 @@ template <int kRows>
   constexpr __mmask64 kAll = ~__mmask64{0};
   constexpr __mmask16 kFirst = 1;
   FixedRow rows[kRows];
-  FixedSums sums[kRows][kOutsPerTile];
+  __m512i high_sums[kRows][kOutsPerTile];
+  __m512i low_sums[kRows][kOutsPerTile];
+#pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
     rows[r] = fixed_row(a, row + r);
+#pragma GCC unroll 4
     for (int o = 0; o < kOutsPerTile; ++o) {
-      sums[r][o].high = _mm512_maskz_set1_epi32(kFirst, -128 * rows[r].head.high_sum);
-      sums[r][o].low = _mm512_maskz_set1_epi32(kFirst, -128 * rows[r].head.low_sum);
+      high_sums[r][o] = _mm512_maskz_set1_epi32(kFirst, -128 * rows[r].head.high_sum);
+      low_sums[r][o] = _mm512_maskz_set1_epi32(kFirst, -128 * rows[r].head.low_sum);
     }
   }
   const std::int8_t* w[kOutsPerTile];
+#pragma GCC unroll 4
   for (int o = 0; o < kOutsPerTile; ++o)
     w[o] = typed<std::int8_t>(a.w) + (first_out + (o < outs ? o : 0)) * a.w_stride;
   std::int64_t k = 0;
   for (; k + kFixedStep <= a.in; k += kFixedStep) {
+#pragma GCC unroll 4
     for (int o = 0; o < kOutsPerTile; ++o) __builtin_prefetch(w[o] + k + kAhead);
-    fixed_step<kRows>(rows, w, k, kAll, sums);
+    fixed_step<kRows>(rows, w, k, kAll, high_sums, low_sums);
   }
-  if (k < a.in) fixed_step<kRows>(rows, w, k, kAll >> (kFixedStep - (a.in - k)), sums);
+  if (k < a.in)
+    fixed_step<kRows>(rows, w, k, kAll >> (kFixedStep - (a.in - k)), high_sums, low_sums);
+#pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
     V totals[kOutsPerTile];
+#pragma GCC unroll 4
     for (int o = 0; o < kOutsPerTile; ++o) {
-      const V high = __builtin_convertvector((WideI)sums[r][o].high, V);
-      const V low = __builtin_convertvector((WideI)sums[r][o].low, V);
+      const V high = __builtin_convertvector((WideI)high_sums[r][o], V);
+      const V low = __builtin_convertvector((WideI)low_sums[r][o], V);
       totals[o] = (high * 256.0F + low) * rows[r].head.scale;
     }
     put_outs(a, totals, row + r, first_out, outs);
