@@ -35,10 +35,14 @@ Int8Matrix to_int8(const at::Tensor& w, const at::Tensor& maxima);
 at::Tensor from_int8(const Int8Matrix& matrix, at::ScalarType dtype);
 
 /// Computes x W^T [N, out] from x [N, in] and W [out, in] for inference, in x's dtype: no
-/// gradients, sums in fp32 (fp64 for fp64). x is not rounded to int8.
+/// gradients, sums in fp32 (fp64 for fp64).
 ///
-/// The kernel computes each row by the same operations whatever other rows there are, as
-/// inference_linear does.
+/// On CPUs with AVX-512 VNNI, a kernel rounds each row of x, up to 65,536 wide, to multiples of its
+/// largest absolute value / 32,639, and adds products of integers exactly. The error is at most half
+/// a step for each number of W, about 1/256 of the error of W in int8. Elsewhere, x is not rounded.
+///
+/// The kernels compute each row by the same operations whatever other rows there are, as the kernels
+/// of linear.hpp do.
 at::Tensor inference_linear(const at::Tensor& x, const Int8Matrix& w, Path path = Path::fast);
 
 /// Like inference_linear, with results in fp32 (fp64 for fp64) that are not rounded to x's dtype.

@@ -104,68 +104,88 @@ inline void add_products(__m512i& sums, __m512i unsigned_bytes, __m512i signed_b
   __asm__("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(unsigned_bytes), "v"(signed_bytes));
 }
 
-/// Multiplies the numbers of W that `mask` selects.
-template <int kRows>
+/// The sums of some elements of y.
+template <int kRows, int kOuts>
+struct FixedSums {
+  __m512i high[kRows][kOuts];
+  __m512i low[kRows][kOuts];
+};
+
+/// Adds the products of the numbers of W that `mask` selects.
+template <int kRows, int kOuts>
 inline void fixed_step(const FixedRow* rows, const std::int8_t* const* w, std::int64_t k,
-                       __mmask64 mask, __m512i (&high_sums)[kRows][kOutsPerTile],
-                       __m512i (&low_sums)[kRows][kOutsPerTile]) {
+                       __mmask64 mask, FixedSums<kRows, kOuts>& sums) {
   const __m512i offset = _mm512_set1_epi8(-128);
-  __m512i numbers[kOutsPerTile];
+  __m512i numbers[kOuts];
 #pragma GCC unroll 4
-  for (int o = 0; o < kOutsPerTile; ++o)
+  for (int o = 0; o < kOuts; ++o)
     numbers[o] = _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, w[o] + k), offset);
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
     const __m512i high = _mm512_load_si512(rows[r].high + k);
     const __m512i low = _mm512_load_si512(rows[r].low + k);
 #pragma GCC unroll 4
-    for (int o = 0; o < kOutsPerTile; ++o) {
-      add_products(high_sums[r][o], numbers[o], high);
-      add_products(low_sums[r][o], numbers[o], low);
+    for (int o = 0; o < kOuts; ++o) {
+      add_products(sums.high[r][o], numbers[o], high);
+      add_products(sums.low[r][o], numbers[o], low);
     }
   }
 }
 
-/// Like dot_tile, for fixed point.
-template <int kRows>
-void fixed_tile(const LinearRows& a, std::int64_t row, std::int64_t first_out, std::int64_t outs) {
+/// Computes the totals of kRows rows of x and kOuts rows of W, lane by lane.
+template <int kRows, int kOuts>
+inline void fixed_products(const FixedRow* rows, const std::int8_t* const* w, std::int64_t in,
+                           V (&totals)[kRows][kOuts]) {
   constexpr __mmask64 kAll = ~__mmask64{0};
   constexpr __mmask16 kFirst = 1;
-  FixedRow rows[kRows];
-  __m512i high_sums[kRows][kOutsPerTile];
-  __m512i low_sums[kRows][kOutsPerTile];
+  FixedSums<kRows, kOuts> sums;
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
-    rows[r] = fixed_row(a, row + r);
 #pragma GCC unroll 4
-    for (int o = 0; o < kOutsPerTile; ++o) {
-      high_sums[r][o] = _mm512_maskz_set1_epi32(kFirst, -128 * rows[r].head.high_sum);
-      low_sums[r][o] = _mm512_maskz_set1_epi32(kFirst, -128 * rows[r].head.low_sum);
+    for (int o = 0; o < kOuts; ++o) {
+      sums.high[r][o] = _mm512_maskz_set1_epi32(kFirst, -128 * rows[r].head.high_sum);
+      sums.low[r][o] = _mm512_maskz_set1_epi32(kFirst, -128 * rows[r].head.low_sum);
     }
   }
-  const std::int8_t* w[kOutsPerTile];
+  std::int64_t k = 0;
+  for (; k + kFixedStep <= in; k += kFixedStep) {
+    if constexpr (kOuts > 1 || kFetchInOrder) {
 #pragma GCC unroll 4
+      for (int o = 0; o < kOuts; ++o) __builtin_prefetch(w[o] + k + kAhead);
+    }
+    fixed_step(rows, w, k, kAll, sums);
+  }
+  if (k < in) fixed_step(rows, w, k, kAll >> (kFixedStep - (in - k)), sums);
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int o = 0; o < kOuts; ++o) {
+      const V high = __builtin_convertvector((WideI)sums.high[r][o], V);
+      const V low = __builtin_convertvector((WideI)sums.low[r][o], V);
+      totals[r][o] = (high * 256.0F + low) * rows[r].head.scale;
+    }
+  }
+}
+
+/// Like dot_tile, for fixed point. For a single row of x, W is read as one stream.
+template <int kRows>
+void fixed_tile(const LinearRows& a, std::int64_t row, std::int64_t first_out, std::int64_t outs) {
+  FixedRow rows[kRows];
+  for (int r = 0; r < kRows; ++r) rows[r] = fixed_row(a, row + r);
+  const std::int8_t* w[kOutsPerTile];
   for (int o = 0; o < kOutsPerTile; ++o)
     w[o] = typed<std::int8_t>(a.w) + (first_out + (o < outs ? o : 0)) * a.w_stride;
-  std::int64_t k = 0;
-  for (; k + kFixedStep <= a.in; k += kFixedStep) {
-#pragma GCC unroll 4
-    for (int o = 0; o < kOutsPerTile; ++o) __builtin_prefetch(w[o] + k + kAhead);
-    fixed_step<kRows>(rows, w, k, kAll, high_sums, low_sums);
-  }
-  if (k < a.in)
-    fixed_step<kRows>(rows, w, k, kAll >> (kFixedStep - (a.in - k)), high_sums, low_sums);
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
-    V totals[kOutsPerTile];
-#pragma GCC unroll 4
+  V totals[kRows][kOutsPerTile];
+  if constexpr (kRows == 1) {
     for (int o = 0; o < kOutsPerTile; ++o) {
-      const V high = __builtin_convertvector((WideI)high_sums[r][o], V);
-      const V low = __builtin_convertvector((WideI)low_sums[r][o], V);
-      totals[o] = (high * 256.0F + low) * rows[r].head.scale;
+      V total[1][1];
+      fixed_products(rows, w + o, a.in, total);
+      totals[0][o] = total[0][0];
     }
-    put_outs(a, totals, row + r, first_out, outs);
+  } else {
+    fixed_products(rows, w, a.in, totals);
   }
+  for (int r = 0; r < kRows; ++r) put_outs(a, totals[r], row + r, first_out, outs);
 }
 
 template <int kRows>
