@@ -40,7 +40,7 @@ struct OptimConfig {
   std::string schedule = "cosine";
   std::int64_t decay_steps = kTenthOfSteps;
   std::string decay_shape = "linear";
-  std::string points;
+  std::string points = {};
   std::vector<OptimizerKey> keys = optimizer_keys();
   double clip_norm = 1.0;
 

@@ -27,7 +27,7 @@ struct ActionHooks {
   std::function<void(bool last)> before_backward;
   /// Receives the duration of each action in seconds, without waiting for other stages; on a GPU
   /// until the action is complete. If it is empty, actions are not timed.
-  std::function<void(const pipeline::StageAction&, double)> action_took;
+  std::function<void(const pipeline::StageAction&, double)> action_took = {};
 };
 
 /// Counts the bytes of saved activations, without gathered weights. Does nothing unless `on` is

@@ -40,16 +40,17 @@ struct SourceContext {
 };
 
 struct UpdateSamples {
-  std::vector<data::Batch> batches;  // this rank's micro-batches: global_batch / (micro_batch * dp)
-  std::int64_t next_sample = 0;      // number of samples that the run has used after this update
-  double waited_s = 0;               // time that the ranks had no samples
+  /// The micro-batches of this rank: global_batch / (micro_batch * dp).
+  std::vector<data::Batch> batches = {};
+  std::int64_t next_sample = 0;  // number of samples that the run has used after this update
+  double waited_s = 0;           // time that the ranks had no samples
   bool cancelled = false;  // a stop request ended next(): no samples, and the source is as before
 };
 
 /// Result of a validation that a source computes with answers of the current weights.
 struct GeneratedValidation {
   double loss = 0;  // the lower, the better
-  std::vector<std::pair<std::string, double>> metrics;
+  std::vector<std::pair<std::string, double>> metrics = {};
   bool cancelled = false;  // a stop request ended the validation: there is no result
 };
 
