@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "ops/cpu_rows.hpp"
@@ -73,12 +74,6 @@ at::Tensor multiplied(const at::Tensor& x, const Int8Matrix& w, at::ScalarType r
   return y;
 }
 
-at::Tensor cpu_fixed_linear(const at::Tensor& x, const Int8Matrix& w, at::ScalarType result) {
-  return multiplied(fixed_rows(x), w, result, [](const kernels::LinearRows& part) {
-    kernels::table().fixed_linear_rows(part);
-  });
-}
-
 at::Tensor cpu_int8_linear(const at::Tensor& x, const Int8Matrix& w, at::ScalarType result) {
   return multiplied(wide_rows(x, w.values), w, result, [](kernels::LinearRows part) {
     std::vector<float> widened(static_cast<std::size_t>(part.rows > 1 ? 4 * part.x_stride : 0));
@@ -90,6 +85,28 @@ at::Tensor cpu_int8_linear(const at::Tensor& x, const Int8Matrix& w, at::ScalarT
 at::Tensor plain_int8_linear(const at::Tensor& x, const Int8Matrix& w, at::ScalarType result) {
   const at::ScalarType wide = accumulate_type(x);
   return at::linear(x.to(wide), from_int8(w, wide)).to(result);
+}
+
+/// Returns the indices of the rows for which steps of fixed point are too coarse.
+std::vector<std::int64_t> coarse_rows(const at::Tensor& fixed) {
+  std::vector<std::int64_t> rows;
+  for (std::int64_t row = 0; row < fixed.size(0); ++row) {
+    kernels::FixedHead head;
+    std::memcpy(&head, fixed.const_data_ptr<float>() + row * fixed.stride(0), sizeof(head));
+    if (head.is_coarse) rows.push_back(row);
+  }
+  return rows;
+}
+
+at::Tensor cpu_fixed_linear(const at::Tensor& x, const Int8Matrix& w, at::ScalarType result) {
+  const at::Tensor fixed = fixed_rows(x);
+  at::Tensor y = multiplied(fixed, w, result, [](const kernels::LinearRows& part) {
+    kernels::table().fixed_linear_rows(part);
+  });
+  const std::vector<std::int64_t> coarse = coarse_rows(fixed);
+  if (coarse.empty()) return y;
+  const at::Tensor index = at::tensor(coarse, at::kLong);
+  return y.index_copy_(0, index, cpu_int8_linear(x.index_select(0, index), w, result));
 }
 
 struct Int8LinearRow {

@@ -47,9 +47,9 @@ struct QkvGrads {
 };
 
 /// Splits qkv [B, T, (H + 2 Hk) D] (queries, keys, values), applies norm and rotation. Returns
-/// contiguous q [B, H, T, D] and k [B, Hk, T, D], and v as a view [B, Hk, T, D] of qkv. Throws
-/// Error(internal) if shapes do not match, Error(data) for a CPU position outside the tables.
-
+/// q [B, H, T, D], k [B, Hk, T, D], and v as a view [B, Hk, T, D] of qkv. The memory of q and k is
+/// [B, H, T, D] on a CPU and [B, T, H, D] with the kernels of a GPU. Throws Error(internal) if shapes
+/// do not match, Error(data) for a CPU position outside the tables.
 QueryKeyValue qkv_norm_rope_forward(const at::Tensor& qkv, std::int64_t num_heads,
                                     std::int64_t num_kv_heads, const QkNormRope& setup,
                                     Path path = Path::fast);

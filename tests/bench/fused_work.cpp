@@ -56,7 +56,7 @@ Call layer_norms(const Shape& shape, std::int64_t rows) {
 }
 
 Call last_norm(const Shape& shape, std::int64_t rows) {
-  return norm_call(shape, rows, true);
+  return norm_call(shape, rows, false);
 }
 
 Call rope_call(const Shape& shape, std::int64_t rows) {
@@ -171,10 +171,12 @@ Work fused_embedding(const Shape& shape) {
 
 Work fused_update(const Shape& shape) {
   const double layers = width(shape.model.num_layers);
-  const double tensors = 8 * layers + 3;  // a layer has four matrices and four norms
+  // Neighbours with equal weight decay are one piece. A layer has two norms and, after each of them,
+  // the matrices of attention or MLP.
+  const double pieces = 4 * layers + 3;
   const double parameters = shape.model.num_parameters_wide();
   Work work;
-  work.launches = 2 * (layers + 2) + 1 + std::ceil(tensors / ops::cuda::kAdamWPieces);
+  work.launches = 2 * (layers + 2) + 1 + std::ceil(pieces / ops::cuda::kAdamWPieces);
   work.bytes = parameters * (kFloat + 7 * kFloat + kHalf);
   return work;
 }

@@ -33,7 +33,7 @@ struct FusedOperation {
   /// Prepares a call of the plain operation, forward and backward, on some rows as often as one
   /// layer does; may be empty, as plain_rest may.
   std::function<Call(const Shape& shape, std::int64_t rows)> plain_layer;
-  /// Prepares it as the model calls it outside its layers.
+  /// Prepares the call of the plain operation outside the layers.
   std::function<Call(const Shape& shape, std::int64_t rows)> plain_rest;
   /// Returns the work of the kernels in a gradient-accumulation step.
   Work (*fused)(const Shape& shape);
@@ -42,8 +42,8 @@ struct FusedOperation {
 /// Returns the operations with kernels, with launches and bytes as src/ops/cuda defines them.
 std::vector<FusedOperation> fused_operations();
 
-/// Returns the work of the kernels for the gradient norm and AdamW: of every unit two launches for
-/// the squares, the factor that clips, and AdamW with the copy in bf16.
+/// Returns the work of the kernels for the gradient norm and AdamW. Each unit has two launches for
+/// the squares. One launch computes the factor that clips, and AdamW also writes the copy in bf16.
 Work fused_update(const Shape& shape);
 
 /// Returns the work of the plain operation in a gradient-accumulation step, which is linear in the rows.

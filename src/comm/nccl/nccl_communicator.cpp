@@ -188,8 +188,8 @@ class NcclCommunicator final : public BaseCommunicator {
     const CommEvent ready(api_);
     ready.record(static_cast<cudaStream_t>(stream.handle), call.what);
     check_cuda(api_, api_.stream_wait_event(lane.stream(), ready.get(), 0), call.what);
-    enqueue(call);
     auto done = std::make_shared<CommEvent>(api_);
+    enqueue(call);
     done->record(lane.stream(), call.what);
     if (lane.comm() != nullptr) context_->watch.add(lane.comm(), call, done);
     return std::make_unique<NcclWork>(context_, std::move(call), stream, std::move(done));

@@ -51,19 +51,34 @@ inline std::int32_t sum_of(WideI x) {
   return sum;
 }
 
-/// Returns the largest absolute value of a row; NaN if an element is not finite.
+struct RowSize {
+  float largest;  // absolute value
+  float squares;  // mean square; NaN if an element is not finite
+};
+
 template <class T>
-inline float largest_finite(const T* x, std::int64_t width) {
+inline RowSize size_of_row(const T* x, std::int64_t width) {
   F most{};
+  F squares{};
   F not_finite{};
   for_vectors(width, [&](std::int64_t i, std::int64_t n) {
     const F value = get(x, i, n);
     most = larger((F)((U)value & 0x7fffffffU), most);
+    squares += value * value;
     not_finite += value * 0.0F;
   });
   float largest = 0;
   for (int lane = 0; lane < kLanes; ++lane) largest = most[lane] > largest ? most[lane] : largest;
-  return largest + sum_lanes(not_finite);
+  return {largest, (sum_lanes(squares) + sum_lanes(not_finite)) / static_cast<float>(width)};
+}
+
+/// Returns true if scale and factor of the row are normal numbers, and no element is far above the
+/// others.
+inline bool is_fine(const RowSize& row) {
+  constexpr float kMostSquares = 1e38F;
+  if (row.largest == 0) return row.squares == 0;
+  return row.squares < kMostSquares && row.largest > kLargestFixed * 1e-30F &&
+         row.largest <= kMostPeak * __builtin_sqrtf(row.squares);
 }
 
 template <class T>
@@ -73,13 +88,15 @@ void fix_rows_typed(const SpreadRows& a) {
     auto* const bytes = reinterpret_cast<std::int8_t*>(a.out + r * a.out_stride);
     std::int8_t* high = bytes + kFixedHeadBytes;
     std::int8_t* low = high + fixed_width(a.width);
-    const float most = largest_finite(x, a.width);
-    const float factor = most > kLargestFixed * 1e-30F ? kLargestFixed / most : 0;
+    const RowSize size = size_of_row(x, a.width);
+    const bool fine = is_fine(size);
+    const bool is_zero = !fine || size.largest == 0;
+    const float factor = is_zero ? 0 : kLargestFixed / size.largest;
     WideI high_sum{};
     WideI low_sum{};
     for (std::int64_t i = 0; i < fixed_width(a.width); i += kLanes) {
       const std::int64_t n = a.width - i < kLanes ? a.width - i : kLanes;
-      const WideI number = n > 0 ? rounded((V)(get(x, i, n) * factor)) : WideI{};
+      const WideI number = n > 0 && !is_zero ? rounded((V)(get(x, i, n) * factor)) : WideI{};
       const WideI upper = (number + 128) >> 8;
       const WideI lower = number - (upper << 8);
       put_digits(high + i, upper);
@@ -87,8 +104,7 @@ void fix_rows_typed(const SpreadRows& a) {
       high_sum += upper;
       low_sum += lower;
     }
-    const FixedHead head{factor == 0 ? most * 0 : most / kLargestFixed, sum_of(high_sum),
-                         sum_of(low_sum)};
+    const FixedHead head{size.largest / kLargestFixed, sum_of(high_sum), sum_of(low_sum), !fine};
     __builtin_memcpy(bytes, &head, sizeof(head));
   }
 }
@@ -132,10 +148,10 @@ inline void fixed_step(const FixedRow* rows, const std::int8_t* const* w, std::i
   }
 }
 
-/// Computes the totals of kRows rows of x and kOuts rows of W, lane by lane.
+/// Multiplies kRows rows of x with kOuts rows of W, lane by lane.
 template <int kRows, int kOuts>
-inline void fixed_products(const FixedRow* rows, const std::int8_t* const* w, std::int64_t in,
-                           V (&totals)[kRows][kOuts]) {
+inline FixedSums<kRows, kOuts> fixed_products(const FixedRow* rows, const std::int8_t* const* w,
+                                              std::int64_t in) {
   constexpr __mmask64 kAll = ~__mmask64{0};
   constexpr __mmask16 kFirst = 1;
   FixedSums<kRows, kOuts> sums;
@@ -156,15 +172,16 @@ inline void fixed_products(const FixedRow* rows, const std::int8_t* const* w, st
     fixed_step(rows, w, k, kAll, sums);
   }
   if (k < in) fixed_step(rows, w, k, kAll >> (kFixedStep - (in - k)), sums);
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-    for (int o = 0; o < kOuts; ++o) {
-      const V high = __builtin_convertvector((WideI)sums.high[r][o], V);
-      const V low = __builtin_convertvector((WideI)sums.low[r][o], V);
-      totals[r][o] = (high * 256.0F + low) * rows[r].head.scale;
-    }
-  }
+  return sums;
+}
+
+/// Adds lanes as integers, so that the offset of W vanishes exactly. Sums may wrap on the way; the
+/// total of a row of up to 65,536 numbers fits into 32 bits.
+inline V4 total_of(const __m512i* sums) {
+  using I4 = std::int32_t __attribute__((vector_size(16)));
+  WideU lanes[kOutsPerTile];
+  for (int o = 0; o < kOutsPerTile; ++o) lanes[o] = (WideU)sums[o];
+  return __builtin_convertvector((I4)sum_four(lanes), V4);
 }
 
 /// Like dot_tile, for fixed point. For a single row of x, W is read as one stream.
@@ -175,17 +192,20 @@ void fixed_tile(const LinearRows& a, std::int64_t row, std::int64_t first_out, s
   const std::int8_t* w[kOutsPerTile];
   for (int o = 0; o < kOutsPerTile; ++o)
     w[o] = typed<std::int8_t>(a.w) + (first_out + (o < outs ? o : 0)) * a.w_stride;
-  V totals[kRows][kOutsPerTile];
+  FixedSums<kRows, kOutsPerTile> sums;
   if constexpr (kRows == 1) {
     for (int o = 0; o < kOutsPerTile; ++o) {
-      V total[1][1];
-      fixed_products(rows, w + o, a.in, total);
-      totals[0][o] = total[0][0];
+      const FixedSums<1, 1> one = fixed_products<1, 1>(rows, w + o, a.in);
+      sums.high[0][o] = one.high[0][0];
+      sums.low[0][o] = one.low[0][0];
     }
   } else {
-    fixed_products(rows, w, a.in, totals);
+    sums = fixed_products<kRows, kOutsPerTile>(rows, w, a.in);
   }
-  for (int r = 0; r < kRows; ++r) put_outs(a, totals[r], row + r, first_out, outs);
+  for (int r = 0; r < kRows; ++r) {
+    const V4 total = total_of(sums.high[r]) * 256.0F + total_of(sums.low[r]);
+    put_outs(a, total * rows[r].head.scale, row + r, first_out, outs);
+  }
 }
 
 template <int kRows>

@@ -180,10 +180,15 @@ inline constexpr std::int64_t kRowAlign = 32;
 /// to 127. After kFixedHeadBytes, the high digits of the row follow, then the low ones, each padded
 /// with zeros to fixed_width().
 struct FixedHead {
-  float scale;  // not finite if an element of x is not finite
+  float scale;
   std::int32_t high_sum;
   std::int32_t low_sum;
+  bool is_coarse;  // the steps are too coarse for this row (kMostPeak), and all digits are 0
 };
+
+/// Largest ratio of the largest absolute value to the root mean square of a row in fixed point. The
+/// error of x is then at most about an eighth of the error of normally distributed W in int8.
+inline constexpr float kMostPeak = 128;
 
 inline constexpr std::int64_t kFixedHeadBytes = 64;
 
@@ -337,7 +342,8 @@ struct Table {
   void (*linear_rows)(const LinearRows&);
   /// Like linear_rows, with W in int8 (`element` is f32, the layout of x) and `scales`.
   void (*int8_linear_rows)(const LinearRows&);
-  /// Converts rows of x to fixed point; `out` has an alignment of 64 bytes. Null without AVX-512.
+  /// Converts rows of x to fixed point; `out` has an alignment of 64 bytes. Rows with numbers that
+  /// are not finite, or all below 3e-26, are coarse. Null without AVX-512.
   void (*fix_rows)(const SpreadRows&);
   /// Like int8_linear_rows, with x in fixed point. Null without AVX-512; needs has_vnni().
   void (*fixed_linear_rows)(const LinearRows&);

@@ -8,7 +8,6 @@ namespace trireme::ops::kernels {
 namespace {
 
 constexpr int kTileRows = kWide == 16 ? 6 : 3;
-using V8 = float __attribute__((vector_size(32)));
 using V4 = float __attribute__((vector_size(16)));
 using U4 = std::uint32_t __attribute__((vector_size(16)));
 using Half4 = std::uint16_t __attribute__((vector_size(8)));
@@ -49,24 +48,29 @@ inline void store_wide(float* p, V x) {
 }
 
 /// Returns [a0+a1, a2+a3, b0+b1, b2+b3 | the same for their upper halves].
-inline V8 add_pairs(V8 a, V8 b) {
+template <class Eight>
+inline Eight add_pairs(Eight a, Eight b) {
   return __builtin_shufflevector(a, b, 0, 2, 8, 10, 4, 6, 12, 14) +
          __builtin_shufflevector(a, b, 1, 3, 9, 11, 5, 7, 13, 15);
 }
 
 #ifdef __AVX512F__
-inline V8 folded(V x) {
+template <class Vector>
+inline auto folded(Vector x) {
   return __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
          __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 #else
-inline V8 folded(V x) {
+template <class Vector>
+inline auto folded(Vector x) {
   return x;
 }
 #endif
 
-inline V4 sum_four(const V* x) {
-  const V8 all =
+/// Returns the sums of the lanes of four vectors.
+template <class Vector>
+inline auto sum_four(const Vector* x) {
+  const auto all =
       add_pairs(add_pairs(folded(x[0]), folded(x[1])), add_pairs(folded(x[2]), folded(x[3])));
   return __builtin_shufflevector(all, all, 0, 1, 2, 3) +
          __builtin_shufflevector(all, all, 4, 5, 6, 7);
@@ -212,11 +216,10 @@ inline V4 load_four(const float* p, std::int64_t count) {
 /// Number of rows of W that are reduced together.
 constexpr int kOutsPerTile = 4;
 
-/// Stores elements [first_out, first_out + outs) of row `row` of y from kOutsPerTile sums.
-inline void put_outs(const LinearRows& a, const V* sums, std::int64_t row, std::int64_t first_out,
+/// Stores elements [first_out, first_out + outs) of row `row` of y.
+inline void put_outs(const LinearRows& a, V4 numbers, std::int64_t row, std::int64_t first_out,
                      std::int64_t outs) {
   const std::int64_t at = row * a.y_stride + first_out;
-  V4 numbers = sum_four(sums);
   if (a.scales != nullptr) numbers *= load_four(a.scales + first_out, outs);
   if (a.y_element == Element::f32) {
     put_some(typed<float>(a.y) + at, numbers, outs);
@@ -239,7 +242,7 @@ inline void dot_tile(const LinearRows& a, std::int64_t row, std::int64_t first_o
     for (int o = 0; o < kOutsPerTile; ++o) sums[r][o] = V{};
   }
   dot_rows_of(a, x, w, sums);
-  for (int r = 0; r < kRows; ++r) put_outs(a, sums[r], row + r, first_out, outs);
+  for (int r = 0; r < kRows; ++r) put_outs(a, sum_four(sums[r]), row + r, first_out, outs);
 }
 
 template <class T, int kRows>
@@ -261,7 +264,7 @@ inline void dot_stream(const LinearRows& a, std::int64_t first_out, std::int64_t
     dot_rows_of(a, &a.x, &w, sum);
     sums[o] = sum[0][0];
   }
-  put_outs(a, sums, 0, first_out, outs);
+  put_outs(a, sum_four(sums), 0, first_out, outs);
 }
 
 /// Bytes of x that stay in the L2 cache while W is read, and the fewest rows per read of W.

@@ -95,7 +95,7 @@ TEST_P(SameBits, WhateverElseRuns) {
   config.prompt_tokens_while_decoding = 5;
   config.max_batch = GetParam() == at::kFloat ? 9 : 4;
   GenerationEngine engine(*small.model, small.tokenizer, config);
-  const ops::testing::Threads two(2);  // before: one
+  const ops::testing::Threads two(2);  // `alone` was computed on one thread
 
   const auto together = answer_all(engine, requests);
 

@@ -97,6 +97,29 @@ TEST(Int8Linear, RoundsRowsOfXToSteps) {
       at::tensor({-32639.0F, 100.0F, -256.0F, 128.0F, 0.0F}).unsqueeze(0) * 127, 1e-6, 0));
 }
 
+TEST(Int8Linear, NumbersOfWThatAreZeroAddNoError) {
+  for (const std::int64_t in : {64, 1000, 14336, 65536}) {
+    const at::Tensor x = at::ones({3, in});
+    at::Tensor dense = at::zeros({5, in});
+    dense.select(1, in / 2).fill_(127);
+    EXPECT_TRUE(inference_linear(x, to_int8(dense)).allclose(at::full({3, 5}, 127.0F), 1e-6, 0));
+  }
+}
+
+TEST(Int8Linear, ARowWithAnElementFarAboveTheOthersIsNotRounded) {
+  at::manual_seed(8);
+  const Int8Matrix w = to_int8(at::randn({9, 4096}).index_fill_(1, at::tensor({7}), 0));
+  const at::Tensor wide_w = from_int8(w, at::kDouble);
+  at::Tensor x = at::randn({5, 4096});
+  const at::Tensor before = inference_linear(x, w);
+  x.select(1, 7).slice(0, 1, 4).fill_(5000);  // in three rows
+  const at::Tensor y = inference_linear(x, w);
+
+  expect_close(y, x.to(at::kDouble).matmul(wide_w.t()), 2e-5, "all rows");
+  for (const std::int64_t row : {0, 4}) EXPECT_TRUE(y[row].equal(before[row])) << row;
+  EXPECT_TRUE(inference_linear(x.narrow(0, 2, 1), w)[0].equal(y[2]));
+}
+
 TEST(Int8Linear, LongRowsOfLargestNumbersDoNotOverflow) {
   for (const std::int64_t in : {4097, 65536, 70000}) {
     const at::Tensor x = at::stack({at::full({in}, 3.0), at::full({in}, -3.0)}).to(at::kFloat);
@@ -110,13 +133,14 @@ TEST(Int8Linear, LongRowsOfLargestNumbersDoNotOverflow) {
 TEST(Int8Linear, ARowOfXThatIsNotFiniteChangesNoOther) {
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     at::Tensor x = at::ones({5, 40}, dtype);
-    x[0][39] = std::numeric_limits<float>::quiet_NaN();
-    x[1][0] = std::numeric_limits<float>::infinity();
+    x[0].slice(0, 5, 40).fill_(std::numeric_limits<float>::quiet_NaN());
+    x[1].slice(0, 0, 2).fill_(std::numeric_limits<float>::infinity());
     x[3].zero_();
     x[4].fill_(1e-38F);
     const at::Tensor y = inference_linear(x, to_int8(at::ones({2, 40}))).to(at::kFloat);
     EXPECT_FALSE(y.narrow(0, 0, 2).isfinite().any().item<bool>()) << y;
-    EXPECT_TRUE(y.narrow(0, 2, 3).allclose(at::tensor({40.0F, 0.0F, 0.0F}).unsqueeze(1), 1e-3));
+    const at::Tensor expected = at::tensor({40.0F, 0.0F, 40 * 1e-38F}).unsqueeze(1);
+    EXPECT_TRUE(y.narrow(0, 2, 3).allclose(expected, 1e-2, 0)) << y;
   }
 }
 
