@@ -8,6 +8,7 @@ namespace trireme::ops::kernels {
 namespace {
 
 constexpr int kTileRows = kWide == 16 ? 6 : 3;
+using V8 = float __attribute__((vector_size(32)));
 using V4 = float __attribute__((vector_size(16)));
 using U4 = std::uint32_t __attribute__((vector_size(16)));
 using Half4 = std::uint16_t __attribute__((vector_size(8)));
