@@ -51,34 +51,33 @@ inline std::int32_t sum_of(WideI x) {
   return sum;
 }
 
-struct RowSize {
-  float largest;  // absolute value
-  float squares;  // mean square; NaN if an element is not finite
+/// Absolute values of a row.
+struct RowSizes {
+  float largest;
+  float mean;  // not finite if an element is not finite
 };
 
 template <class T>
-inline RowSize size_of_row(const T* x, std::int64_t width) {
+inline RowSizes sizes_of(const T* x, std::int64_t width) {
   F most{};
-  F squares{};
-  F not_finite{};
+  F sums{};
   for_vectors(width, [&](std::int64_t i, std::int64_t n) {
-    const F value = get(x, i, n);
-    most = larger((F)((U)value & 0x7fffffffU), most);
-    squares += value * value;
-    not_finite += value * 0.0F;
+    const F size = (F)((U)get(x, i, n) & 0x7fffffffU);
+    most = larger(size, most);
+    sums += size;
   });
   float largest = 0;
   for (int lane = 0; lane < kLanes; ++lane) largest = most[lane] > largest ? most[lane] : largest;
-  return {largest, (sum_lanes(squares) + sum_lanes(not_finite)) / static_cast<float>(width)};
+  return {largest, sum_lanes(sums) / static_cast<float>(width)};
 }
 
 /// Returns true if scale and factor of the row are normal numbers, and no element is far above the
 /// others.
-inline bool is_fine(const RowSize& row) {
-  constexpr float kMostSquares = 1e38F;
-  if (row.largest == 0) return row.squares == 0;
-  return row.squares < kMostSquares && row.largest > kLargestFixed * 1e-30F &&
-         row.largest <= kMostPeak * __builtin_sqrtf(row.squares);
+inline bool is_fine(const RowSizes& row) {
+  constexpr float kLargestMean = 1e38F;
+  constexpr float kLeastPeak = kLargestFixed * 1e-30F;
+  if (row.largest == 0) return row.mean == 0;
+  return row.largest > kLeastPeak && row.mean < kLargestMean && row.largest <= kMostPeak * row.mean;
 }
 
 template <class T>
@@ -88,10 +87,10 @@ void fix_rows_typed(const SpreadRows& a) {
     auto* const bytes = reinterpret_cast<std::int8_t*>(a.out + r * a.out_stride);
     std::int8_t* high = bytes + kFixedHeadBytes;
     std::int8_t* low = high + fixed_width(a.width);
-    const RowSize size = size_of_row(x, a.width);
-    const bool fine = is_fine(size);
-    const bool is_zero = !fine || size.largest == 0;
-    const float factor = is_zero ? 0 : kLargestFixed / size.largest;
+    const RowSizes sizes = sizes_of(x, a.width);
+    const bool fine = is_fine(sizes);
+    const bool is_zero = !fine || sizes.largest == 0;
+    const float factor = is_zero ? 0 : kLargestFixed / sizes.largest;
     WideI high_sum{};
     WideI low_sum{};
     for (std::int64_t i = 0; i < fixed_width(a.width); i += kLanes) {
@@ -104,7 +103,7 @@ void fix_rows_typed(const SpreadRows& a) {
       high_sum += upper;
       low_sum += lower;
     }
-    const FixedHead head{size.largest / kLargestFixed, sum_of(high_sum), sum_of(low_sum), !fine};
+    const FixedHead head{sizes.largest / kLargestFixed, sum_of(high_sum), sum_of(low_sum), !fine};
     __builtin_memcpy(bytes, &head, sizeof(head));
   }
 }

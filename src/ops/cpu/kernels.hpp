@@ -186,8 +186,8 @@ struct FixedHead {
   bool is_coarse;  // the steps are too coarse for this row (kMostPeak), and all digits are 0
 };
 
-/// Largest ratio of the largest absolute value to the root mean square of a row in fixed point. The
-/// error of x is then at most about an eighth of the error of normally distributed W in int8.
+/// Largest ratio of the largest to the mean absolute value of a row in fixed point. The error of x
+/// is then at most about a seventh of the error of W in int8, if W is normally distributed.
 inline constexpr float kMostPeak = 128;
 
 inline constexpr std::int64_t kFixedHeadBytes = 64;
