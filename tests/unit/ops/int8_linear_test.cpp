@@ -108,7 +108,7 @@ TEST(Int8Linear, NumbersOfWThatAreZeroAddNoError) {
 
 TEST(Int8Linear, ARowWithAnElementFarAboveTheOthersIsNotRounded) {
   at::manual_seed(8);
-  const Int8Matrix w = to_int8(at::randn({9, 4096}).index_fill_(1, at::tensor({7}), 0));
+  const Int8Matrix w = to_int8(at::randn({9, 4096}).index_fill_(1, at::tensor({7}, at::kLong), 0));
   const at::Tensor wide_w = from_int8(w, at::kDouble);
   at::Tensor x = at::randn({5, 4096});
   const at::Tensor before = inference_linear(x, w);
