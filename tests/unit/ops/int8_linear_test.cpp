@@ -115,7 +115,7 @@ TEST(Int8Linear, ARowWithAnElementFarAboveTheOthersIsNotRounded) {
   x.select(1, 7).slice(0, 1, 4).fill_(5000);  // in three rows
   const at::Tensor y = inference_linear(x, w);
 
-  expect_close(y, x.to(at::kDouble).matmul(wide_w.t()), 2e-5, "all rows");
+  expect_close(y, x.to(at::kDouble).matmul(wide_w.t()), 1e-4, "all rows");
   for (const std::int64_t row : {0, 4}) EXPECT_TRUE(y[row].equal(before[row])) << row;
   EXPECT_TRUE(inference_linear(x.narrow(0, 2, 1), w)[0].equal(y[2]));
 }
