@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <unordered_map>
+#include <vector>
 
 #include "ops/int8_linear.hpp"
 #include "parallel/param_registry.hpp"
@@ -11,10 +12,10 @@ namespace trireme::model {
 /// The matrices of a model that inference reads as int8.
 class Int8Weights {
  public:
-  /// Rounds a weight of the registry to int8 and stores the rounded values in the registry, too.
-  /// If ranks of `tensor` divide the columns of the weight, this is collective: the scales are those
-  /// of the whole rows.
-  void add(parallel::ParamRegistry& registry, parallel::WeightRef ref,
+  /// Rounds weights of the registry to int8 and stores the rounded values in the registry, too. If
+  /// ranks of `tensor` divide the columns of a weight, this is collective: the scales are those of
+  /// the whole rows.
+  void add(parallel::ParamRegistry& registry, const std::vector<parallel::WeightRef>& refs,
            const parallel::TensorGroup& tensor);
 
   /// Returns the matrix of the weight that begins with parameter `first`; null if it has none.
