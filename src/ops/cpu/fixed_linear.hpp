@@ -149,11 +149,11 @@ inline void fixed_step(const FixedRow* rows, const std::int8_t* const* w, std::i
 
 /// Multiplies kRows rows of x with kOuts rows of W, lane by lane.
 template <int kRows, int kOuts>
-inline FixedSums<kRows, kOuts> fixed_products(const FixedRow* rows, const std::int8_t* const* w,
-                                              std::int64_t in) {
+inline void fixed_products(const FixedRow* rows, const std::int8_t* const* w, std::int64_t in,
+                           FixedSums<kRows, kOuts>& out) {
   constexpr __mmask64 kAll = ~__mmask64{0};
   constexpr __mmask16 kFirst = 1;
-  FixedSums<kRows, kOuts> sums;
+  FixedSums<kRows, kOuts> sums;  // in registers
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
@@ -171,7 +171,14 @@ inline FixedSums<kRows, kOuts> fixed_products(const FixedRow* rows, const std::i
     fixed_step(rows, w, k, kAll, sums);
   }
   if (k < in) fixed_step(rows, w, k, kAll >> (kFixedStep - (in - k)), sums);
-  return sums;
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int o = 0; o < kOuts; ++o) {
+      out.high[r][o] = sums.high[r][o];
+      out.low[r][o] = sums.low[r][o];
+    }
+  }
 }
 
 /// Adds lanes as integers, so that the offset of W vanishes exactly. Sums may wrap on the way; the
@@ -194,12 +201,13 @@ void fixed_tile(const LinearRows& a, std::int64_t row, std::int64_t first_out, s
   FixedSums<kRows, kOutsPerTile> sums;
   if constexpr (kRows == 1) {
     for (int o = 0; o < kOutsPerTile; ++o) {
-      const FixedSums<1, 1> one = fixed_products<1, 1>(rows, w + o, a.in);
+      FixedSums<1, 1> one;
+      fixed_products(rows, w + o, a.in, one);
       sums.high[0][o] = one.high[0][0];
       sums.low[0][o] = one.low[0][0];
     }
   } else {
-    sums = fixed_products<kRows, kOutsPerTile>(rows, w, a.in);
+    fixed_products(rows, w, a.in, sums);
   }
   for (int r = 0; r < kRows; ++r) {
     const V4 total = total_of(sums.high[r]) * 256.0F + total_of(sums.low[r]);
