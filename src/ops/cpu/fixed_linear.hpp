@@ -153,7 +153,7 @@ inline void fixed_products(const FixedRow* rows, const std::int8_t* const* w, st
                            FixedSums<kRows, kOuts>& out) {
   constexpr __mmask64 kAll = ~__mmask64{0};
   constexpr __mmask16 kFirst = 1;
-  FixedSums<kRows, kOuts> sums;  // in registers
+  FixedSums<kRows, kOuts> sums;  // the compiler keeps them in registers
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4

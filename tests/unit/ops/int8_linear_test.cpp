@@ -112,7 +112,7 @@ TEST(Int8Linear, ARowWithAnElementFarAboveTheOthersIsNotRounded) {
   const at::Tensor wide_w = from_int8(w, at::kDouble);
   at::Tensor x = at::randn({5, 4096});
   const at::Tensor before = inference_linear(x, w);
-  x.select(1, 7).slice(0, 1, 4).fill_(5000);  // in three rows
+  x.select(1, 7).slice(0, 1, 4).fill_(5000);  // three rows of five
   const at::Tensor y = inference_linear(x, w);
 
   expect_close(y, x.to(at::kDouble).matmul(wide_w.t()), 1e-4, "all rows");
