@@ -38,12 +38,12 @@ at::Tensor from_int8(const Int8Matrix& matrix, at::ScalarType dtype);
 /// gradients, sums in fp32 (fp64 for fp64).
 ///
 /// On CPUs with AVX-512 VNNI, a kernel rounds each row of x, up to 65,536 wide, to multiples of its
-/// largest absolute value / 32,639, and adds products of integers exactly. The error is at most half
-/// such a step times the sum of the absolute values of the row of W. A row of x with an element above
-/// 128 times its mean absolute value is not rounded, nor is x on other CPUs.
+/// largest absolute value / 32,639, and adds products of integers exactly. The error is at most
+/// half such a step times the sum of the absolute values of the row of W. A row of x with an element
+/// above 128 times its mean absolute value is not rounded, nor is x on other CPUs.
 ///
-/// The kernels compute each row by the same operations whatever other rows there are, as the kernels
-/// of linear.hpp do.
+/// The kernels compute each row by the same operations whatever other rows there are, as the
+/// kernels of linear.hpp do.
 at::Tensor inference_linear(const at::Tensor& x, const Int8Matrix& w, Path path = Path::fast);
 
 /// Like inference_linear, with results in fp32 (fp64 for fp64) that are not rounded to x's dtype.

@@ -45,8 +45,8 @@ TEST(Int8Matrix, ARowThatIsNotFiniteGivesNoFiniteResult) {
   }
 }
 
-/// Returns the largest error of each element of y if the kernel rounds x to fixed point: half a step
-/// of each row for each number of W, in fp64.
+/// Returns the largest error of each element of y if the kernel rounds x to fixed point: half a
+/// step of the row of x times the sum of the absolute values of the row of W, in fp64.
 at::Tensor fixed_point_errors(const at::Tensor& x, const at::Tensor& w) {
   const at::Tensor steps = x.abs().amax(1, /*keepdim=*/true) / 32639;
   return steps * 0.5 * w.abs().sum(1);
@@ -89,7 +89,7 @@ TEST(Int8Linear, IsTheProductWithTheRoundedMatrix) {
 TEST(Int8Linear, RoundsRowsOfXToSteps) {
   if (!kernels::has_vnni() || kernels::table().fixed_linear_rows == nullptr)
     GTEST_SKIP() << "this CPU has no AVX-512 VNNI";
-  // A step is 1. The second number is rounded to the nearest step, and the last one to the even one.
+  // A step is 1. The second number is rounded to the nearest step, the last one to the even one.
   const at::Tensor x = at::tensor({-32639.0F, 100.4F, -255.6F, 128.0F, 0.5F}).unsqueeze(0);
   const Int8Matrix w = to_int8(at::eye(5) * 127);
 
