@@ -25,9 +25,9 @@ enum class Operation {
 };
 
 /// The names in the enum's order, as train.plain_ops lists them. `embedding` is the gradient of the
-/// table, `fp8` computes the codes and scales of train.fp8, `matmul` stands for the matrix
-/// products of `product.hpp`, and `rope` includes the norm of queries and keys. On a CPU,
-/// `embedding` and `fp8` have one path. `matmul` has one path on a GPU, and on CPUs where LibTorch is faster.
+/// table, `fp8` computes the codes and scales of train.fp8, `matmul` stands for the matrix products
+/// of `product.hpp`, and `rope` includes the norm of queries and keys. On a CPU, `embedding` and
+/// `fp8` have one path. On a GPU, and on CPUs where LibTorch is faster, `matmul` has one path.
 inline constexpr std::array<std::string_view, 11> kOperations{
     "attention", "cross_entropy", "dropout",   "embedding", "fp8", "gated_activation",
     "grad_norm", "matmul",        "optimizer", "rms_norm",  "rope"};
