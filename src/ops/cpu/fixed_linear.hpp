@@ -225,16 +225,12 @@ inline void fixed_tiles(const LinearRows& a, std::int64_t row, std::int64_t rows
 }
 
 void fixed_linear_rows(const LinearRows& a) {
-  const std::int64_t at_once =
-      rows_in_cache(a.x_stride * static_cast<std::int64_t>(sizeof(float)), kFixedRows);
-  for (std::int64_t block = 0; block < a.rows; block += at_once) {
-    const std::int64_t end = block + at_once < a.rows ? block + at_once : a.rows;
-    for (std::int64_t o = a.first_out; o < a.last_out; o += kOutsPerTile) {
-      const std::int64_t outs = a.last_out - o < kOutsPerTile ? a.last_out - o : kOutsPerTile;
-      for (std::int64_t row = block; row < end; row += kFixedRows)
-        fixed_tiles<kFixedRows>(a, row, end - row < kFixedRows ? end - row : kFixedRows, o, outs);
-    }
-  }
+  for_out_tiles(a, a.x_stride * static_cast<std::int64_t>(sizeof(float)), kFixedRows,
+                [&](std::int64_t first, std::int64_t end, std::int64_t o, std::int64_t outs) {
+                  for (std::int64_t row = first; row < end; row += kFixedRows)
+                    fixed_tiles<kFixedRows>(a, row, end - row < kFixedRows ? end - row : kFixedRows,
+                                            o, outs);
+                });
 }
 
 constexpr auto kFixRows = fix_rows;

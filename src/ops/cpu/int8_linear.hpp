@@ -10,16 +10,6 @@ namespace {
 /// Number of rows of x from which a tile of W is widened once, into scratch memory.
 constexpr std::int64_t kWidenedRows = kTileRows + 1;
 
-/// Multiplies rows [row, row + rows) of x with `outs` rows of W by tiles of kTileRows rows.
-template <class T>
-inline void scaled_tiles(const LinearRows& a, std::int64_t first, std::int64_t end,
-                         std::int64_t first_out, std::int64_t outs) {
-  for (std::int64_t row = first; row < end; row += kTileRows) {
-    const std::int64_t rows = end - row < kTileRows ? end - row : kTileRows;
-    dot_tiles<T, kTileRows>(a, row, rows, first_out, outs);
-  }
-}
-
 /// Widens `outs` rows of W from `first_out` on into rows of `a.scratch` with the stride of x.
 inline void widen_rows(const LinearRows& a, std::int64_t first_out, std::int64_t outs) {
   for (std::int64_t o = 0; o < outs; ++o) {
@@ -32,24 +22,17 @@ inline void widen_rows(const LinearRows& a, std::int64_t first_out, std::int64_t
 }
 
 void int8_linear_rows(const LinearRows& a) {
-  const std::int64_t at_once =
-      rows_in_cache(a.x_stride * static_cast<std::int64_t>(sizeof(float)), kTileRows);
-  for (std::int64_t block = 0; block < a.rows; block += at_once) {
-    const std::int64_t end = block + at_once < a.rows ? block + at_once : a.rows;
-    for (std::int64_t o = a.first_out; o < a.last_out; o += kOutsPerTile) {
-      const std::int64_t outs = a.last_out - o < kOutsPerTile ? a.last_out - o : kOutsPerTile;
-      if (end - block < kWidenedRows) {
-        scaled_tiles<std::int8_t>(a, block, end, o, outs);
-        continue;
-      }
-      widen_rows(a, o, outs);
-      LinearRows widened = a;  // the scratch rows stand for rows [o, o + outs) of W
-      widened.w = a.scratch;
-      widened.w_stride = a.x_stride;
-      widened.w_first_out = o;
-      scaled_tiles<float>(widened, block, end, o, outs);
-    }
-  }
+  for_out_tiles(a, a.x_stride * static_cast<std::int64_t>(sizeof(float)), kTileRows,
+                [&](std::int64_t first, std::int64_t end, std::int64_t o, std::int64_t outs) {
+                  if (end - first < kWidenedRows)
+                    return dot_row_tiles<std::int8_t>(a, first, end, o, outs);
+                  widen_rows(a, o, outs);
+                  LinearRows widened = a;  // the scratch rows stand for rows [o, o + outs) of W
+                  widened.w = a.scratch;
+                  widened.w_stride = a.x_stride;
+                  widened.w_first_out = o;
+                  dot_row_tiles<float>(widened, first, end, o, outs);
+                });
 }
 
 }  // namespace

@@ -279,6 +279,27 @@ inline std::int64_t rows_in_cache(std::int64_t row_bytes, std::int64_t tile_rows
   return fitting > kRowBlock ? fitting : kRowBlock;
 }
 
+/// Calls body(first row, end row, first out, outs) for tiles of up to kOutsPerTile rows of W. The rows
+/// of x, of `row_bytes` each, that are multiplied with a tile stay in the cache.
+template <class Body>
+inline void for_out_tiles(const LinearRows& a, std::int64_t row_bytes, std::int64_t tile_rows,
+                          Body&& body) {
+  const std::int64_t at_once = rows_in_cache(row_bytes, tile_rows);
+  for (std::int64_t block = 0; block < a.rows; block += at_once) {
+    const std::int64_t end = block + at_once < a.rows ? block + at_once : a.rows;
+    for (std::int64_t o = a.first_out; o < a.last_out; o += kOutsPerTile)
+      body(block, end, o, a.last_out - o < kOutsPerTile ? a.last_out - o : kOutsPerTile);
+  }
+}
+
+/// Multiplies rows [first, end) of x with `outs` rows of W by tiles of kTileRows rows.
+template <class T>
+inline void dot_row_tiles(const LinearRows& a, std::int64_t first, std::int64_t end,
+                          std::int64_t first_out, std::int64_t outs) {
+  for (std::int64_t row = first; row < end; row += kTileRows)
+    dot_tiles<T, kTileRows>(a, row, end - row < kTileRows ? end - row : kTileRows, first_out, outs);
+}
+
 template <class T>
 void linear_rows_typed(const LinearRows& a) {
   if (a.rows == 1) {  // reads W once, as one stream
@@ -287,17 +308,10 @@ void linear_rows_typed(const LinearRows& a) {
     return;
   }
   const auto row_bytes = a.x_stride * static_cast<std::int64_t>(sizeof(float)) / kInWord<T>;
-  const std::int64_t rows_at_once = rows_in_cache(row_bytes, kTileRows);
-  for (std::int64_t block = 0; block < a.rows; block += rows_at_once) {
-    const std::int64_t end = block + rows_at_once < a.rows ? block + rows_at_once : a.rows;
-    for (std::int64_t o = a.first_out; o < a.last_out; o += kOutsPerTile) {
-      const std::int64_t outs = a.last_out - o < kOutsPerTile ? a.last_out - o : kOutsPerTile;
-      for (std::int64_t row = block; row < end; row += kTileRows) {
-        const std::int64_t rows = end - row < kTileRows ? end - row : kTileRows;
-        dot_tiles<T, kTileRows>(a, row, rows, o, outs);
-      }
-    }
-  }
+  for_out_tiles(a, row_bytes, kTileRows,
+                [&](std::int64_t first, std::int64_t end, std::int64_t o, std::int64_t outs) {
+                  dot_row_tiles<T>(a, first, end, o, outs);
+                });
 }
 
 /// Converts a row to the dtype of `to` and pads it with zeros up to `stride`.
