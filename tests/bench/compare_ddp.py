@@ -3,11 +3,11 @@
 layouts with each other, in interleaved pairs of one run.
 
 usage: compare_ddp.py BUILD_DIR [--only eager,plain,compile,fsdp,zero,cp,pp] [--pairs 5] [--steps 5] [--warmup 2] [--port 29571]
-       [--precision bf16] [--cpu-time]
+       [--precision bf16] [--preset NAME] [--cpu-time]
 
-The model has 30 M parameters (Qwen3 shape, 512 x 8), T = 512, bf16 (or fp32, for a CPU without bf16
-instructions), and one thread per rank. The data is the built-in corpus as one document, so each row is one
-document. Both sides start from the same weights and read the same batches. Before timing, the losses of the
+The model has 30 M parameters (Qwen3 shape, 512 x 8), or is a preset with a vocabulary of 6400. T = 512, bf16 (or
+fp32, for a CPU without bf16 instructions), and one thread per rank. The data is the built-in corpus as one document,
+so each row is one document. Both sides start from the same weights and read the same batches. Before timing, the losses of the
 first step must agree within 1e-3 (relative: bf16 rounds each of about 100 operations by up to 2^-9, and the
 mean over 8,000 targets cancels most of it).
 
@@ -16,6 +16,8 @@ measured on rank 0. Trireme's time is the wall time, including the time between 
 machine that is never idle. It measures only one rank's CPU seconds of a gradient-accumulation step without
 communication. For Trireme this is the difference of runs of 4 steps and of 1, divided by 3; for the peer the
 median of steps 2 to 4.
+
+Memory is the largest resident size of rank 0 since its start, as the kernel counts it, on both sides.
 
 Prints Markdown: every figure, the load at the start of each run, median and spread of the ratios.
 """
@@ -37,10 +39,12 @@ PEER_LIMIT_S = 600
 RANKS, T, MICRO, GLOBAL = 2, 512, 4, 16
 SECTIONS = ("eager", "plain", "compile", "fsdp", "zero", "cp", "pp")
 COMMUNICATION = []
-KEYS = {"model.preset": "minimind-3", "model.hidden_size": 512, "model.num_layers": 8, "model.num_heads": 8, "model.num_kv_heads": 4,
-        "model.head_dim": 64, "model.vocab_size": 6400, "model.max_seq_len": T, "train.seq_len": T, "train.micro_batch": MICRO,
+SMALL = {"model.preset": "minimind-3", "model.hidden_size": 512, "model.num_layers": 8, "model.num_heads": 8, "model.num_kv_heads": 4,
+         "model.head_dim": 64}
+KEYS = {**SMALL, "model.vocab_size": 6400, "model.max_seq_len": T, "train.seq_len": T, "train.micro_batch": MICRO,
         "train.global_batch": GLOBAL, "train.precision": "bf16", "train.threads": 1, "train.device": "cpu", "optim.lr": 3e-4,
         "optim.schedule": "constant"}
+PEAK_BYTES = {}
 
 
 def call(command, **options):
@@ -78,6 +82,7 @@ def run_ours(args, work, packed, extra=None):
     with open(os.path.join(run, "metrics.jsonl"), encoding="utf-8") as file:
         lines = [line for line in map(json.loads, file) if "step" in line]
     timed = lines[args.warmup:]
+    PEAK_BYTES["ours"] = lines[-1]["mem_peak_bytes"]
     COMMUNICATION.append(tuple(statistics.median(line[name] for line in timed) for name in ("comm_s", "comm_exposed_s")))
     return [line["loss"] for line in lines], [line["step_time_s"] for line in lines]
 
@@ -112,6 +117,7 @@ def run_peer(args, work, dump, flags=(), size=RANKS, program="ddp_peer.py"):
         raise SystemExit(f"the peer failed: exit codes of its ranks {codes} (negative: ended by that signal)")
     with open(out, encoding="utf-8") as file:
         result = json.load(file)
+    PEAK_BYTES["other"] = result["peak_bytes"]
     return result["losses"], result["step_time_s"]
 
 
@@ -145,6 +151,10 @@ def measure_pairs(args, title, run_left, run_right, pairs):
         ratios.append(speeds["ours"] / speeds["other"])
         print(f"| {pair + 1} | {speeds['ours']:.0f} | {speeds['other']:.0f} | {ratios[-1]:.3f} | {before:.2f} |", flush=True)
     print(f"\nMedian ratio {statistics.median(ratios):.3f}, from {min(ratios):.3f} to {max(ratios):.3f}, {pairs} pairs.", flush=True)
+    if "other" in PEAK_BYTES:
+        left, right = PEAK_BYTES["ours"], PEAK_BYTES["other"]
+        print(f"Peak memory of rank 0: {left / 1e6:.0f} and {right / 1e6:.0f} MB, ratio {left / right:.2f}.", flush=True)
+    PEAK_BYTES.clear()
     return statistics.median(ratios)
 
 
@@ -184,14 +194,19 @@ def main():
     parser.add_argument("--only", default=",".join(SECTIONS))
     parser.add_argument("--cpu-time", action="store_true")
     parser.add_argument("--precision", choices=("bf16", "fp32"), default="bf16")
+    parser.add_argument("--preset", help="another model than 512 x 8")
     args = parser.parse_args()
     KEYS["train.precision"] = args.precision
+    if args.preset:
+        for key in SMALL:
+            del KEYS[key]
+        KEYS["model.preset"] = args.preset
     args.build = os.path.abspath(args.build)
     sections = args.only.split(",")
     if unknown := set(sections) - set(SECTIONS):
         parser.error(f"--only {args.only}: no section {', '.join(sorted(unknown))}; there are {', '.join(SECTIONS)}")
     layout = "1 rank" if args.cpu_time else f"{RANKS} ranks, 1 thread each, global batch {GLOBAL}; {args.steps} steps a run, the first {args.warmup} not counted"
-    print(f"{datetime.date.today()}, {cpu_model()}, {os.cpu_count()} cores; 512 x 8, vocabulary 6400, T {T}, micro-batch {MICRO}, {args.precision}; {layout}.", flush=True)
+    print(f"{datetime.date.today()}, {cpu_model()}, {os.cpu_count()} cores; {args.preset or '512 x 8'}, vocabulary 6400, T {T}, micro-batch {MICRO}, {args.precision}; {layout}.", flush=True)
     with tempfile.TemporaryDirectory() as work:
         if args.cpu_time:
             measure_cpu_time(args, work)

@@ -6,8 +6,8 @@ usage: compare_generate.py BUILD_DIR [--only decode1,decode8,prefill,context] [-
        [--precisions fp32,bf16,int8] [--engines ctranslate2,transformers,llama.cpp] [--llama-python PROGRAM]
 
 The weights come from one step of training. 128 tokens follow prompts of 128 tokens (prefill: of 1,024).
-CTranslate2 reads the export in fp32, because it has no bf16 on a CPU. `context` runs only Trireme, after
-4,096 tokens and after 128. llama.cpp reads the export to GGUF in f32, bf16 and q8_0 (int8). Prints Markdown.
+CTranslate2 reads the export in fp32, because it has no bf16 on a CPU. `context` is decode1 after a
+prompt of 3,968 tokens, and also divides Trireme's speed by that of decode1. llama.cpp reads the export to GGUF in f32, bf16 and q8_0 (int8). Prints Markdown.
 Needs torch, transformers and ctranslate2. --llama-python is the Python with llama-cpp-python, which must be
 compiled on this machine (`pip install --no-binary :all: llama-cpp-python`): a package for every processor is slower.
 """
@@ -23,7 +23,7 @@ import tempfile
 import compare_ddp as base
 
 LOADS = {"decode1": (1, 128, 128, "decode_tokens_per_s"), "decode8": (8, 128, 128, "decode_tokens_per_s"),
-         "prefill": (1, 1024, 2, "prefill_tokens_per_s")}
+         "prefill": (1, 1024, 2, "prefill_tokens_per_s"), "context": (1, 3968, 128, "decode_tokens_per_s")}
 PRECISIONS = {"ctranslate2": ("fp32",), "transformers": ("fp32", "bf16"), "llama.cpp": ("fp32", "bf16", "int8")}
 GGUF_TYPES = {"fp32": "f32", "bf16": "bf16", "int8": "q8_0"}
 
@@ -90,7 +90,7 @@ def compare(args, run, folder, work, name, engine, precision):
 def compare_contexts(args, run, precision):
     print(f"\n### context, {precision}, ours\n\n| pair | behind 128 | behind 3,968 | ratio |\n|---|---|---|---|", flush=True)
     for pair in range(args.pairs):
-        short, long = (ours(args, run, (1, prompt, 128, "decode_tokens_per_s"), precision)[0] for prompt in (128, 3968))
+        short, long = (ours(args, run, LOADS[name], precision)[0] for name in ("decode1", "context"))
         print(f"| {pair + 1} | {short:.1f} | {long:.1f} | {long / short:.3f} |", flush=True)
 
 
@@ -112,7 +112,6 @@ def main():
             for precision in args.precisions.split(","):
                 if name == "context":
                     compare_contexts(args, run, precision)
-                    continue
                 for engine in args.engines.split(","):
                     if precision in PRECISIONS[engine]:
                         compare(args, run, folder, work, name, engine, precision)

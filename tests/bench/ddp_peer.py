@@ -12,12 +12,13 @@ the peer nothing. Rank r takes micro-batch a * size + r of an update, like the l
 
 A step is timed from its batches to the end of the optimizer (Trireme's step lasts until the next one begins): forward and backward
 of each micro-batch (gradients are exchanged only with the last one, while backward runs), clip, update. Rank 0 writes
-{"losses": [...], "step_time_s": [...]}. With --cpu-clock the times are CPU seconds of the process, which do not include other programs.
+{"losses": [...], "step_time_s": [...], "peak_bytes": its largest resident size}. With --cpu-clock the times are CPU seconds of the process, which do not include other programs.
 """
 import argparse
 import contextlib
 import json
 import os
+import resource
 import sys
 import time
 
@@ -98,7 +99,8 @@ def leave(args, losses, times):
     """Ends a rank of the peer."""
     if args.rank == 0:
         with open(args.out, "w", encoding="utf-8") as file:
-            json.dump({"losses": losses, "step_time_s": times}, file)
+            json.dump({"losses": losses, "step_time_s": times,
+                       "peak_bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}, file)
     dist.destroy_process_group()
 
 
