@@ -14,6 +14,7 @@
 #include "checkpoint/tokenizer/tokenizer_check.hpp"
 #include "comm/agree.hpp"
 #include "comm/self/self_communicator.hpp"
+#include "comm/share.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/hash/xxh3.hpp"
@@ -186,9 +187,10 @@ std::vector<NamedShape> checked_tensors(ImportedModel& model, WeightSource& weig
   if (config.moe.on()) check_num_experts(model, weights);
   if (config.tie_embeddings && has_another_output_matrix(weights)) {
     config.tie_embeddings = false;
-    log::warn(formatted(
-        "{}: tie_word_embeddings is true, but lm_head.weight is not the embedding: imported untied, as transformers loads it",
-        model.where));
+    if (model.logs)
+      log::warn(formatted(
+          "{}: tie_word_embeddings is true, but lm_head.weight is not the embedding: imported untied, as transformers loads it",
+          model.where));
   }
   check_weights(weights, expected_tensors(config, weights), config.tie_embeddings, model.where);
   check_tokenizer_fits(num_token_ids(model.files, model.where), config, model.where);
@@ -204,52 +206,75 @@ void note_template(ImportedModel& model) {
   if (chat.empty()) return;
   model.values[kImportedTemplateValue] = chat;
   model.values[kImportedJinjaValue] = text::custom_template_name(jinja_of(model.files));
+  if (!model.logs) return;
   const std::string note = template_note(chat, model.where);
   is_custom_template(chat) ? log::warn(note) : log::info(note);
 }
 
-/// A complete and checked model in memory.
-struct ReadModel {
+/// Checks everything except the elements of the weights, and completes the values.
+std::vector<NamedShape> check_model(ImportedModel& model, WeightSource& weights) {
+  std::vector<NamedShape> tensors = checked_tensors(model, weights);
+  if (model.logs)  // another rank has checked it
+    check_imported_tokenizer(model.files, model.where, model.require_tokenizer);
+  note_template(model);
+  put_model_values(model.config, model.values);
+  model.values.emplace("step", "0");
+  return tensors;
+}
+
+/// A checked model, ready to be written.
+struct CheckedModel {
   StateDict state;
-  std::vector<std::vector<std::byte>> storage;
   std::string run_id;
 };
 
-ReadModel read_model(ImportedModel model, WeightSource weights) {
-  const std::vector<NamedShape> tensors = checked_tensors(model, weights);
-  check_imported_tokenizer(model.files, model.where, model.require_tokenizer);
-  note_template(model);
-  ReadModel read{{{}, std::move(model.values), std::move(model.files)}, {}, {}};
-  put_model_values(model.config, read.state.values);
-  read.state.values.emplace("step", "0");
-  Hasher content;
-  for (const NamedShape& tensor : tensors) {
-    read.storage.push_back(read_f32(weights.at(tensor.name), tensor.name));
-    content.update(read.storage.back());
-    read.state.tensors.push_back({formatted("param/{}", tensor.name), DType::f32, tensor.shape,
-                                  parallel::Slice::whole(tensor.shape), read.storage.back(),
-                                  /*owner=*/true});
+/// Reads all elements to check them. Collective.
+CheckedModel check_import(ImportedModel model, WeightSource source, comm::Communicator& world) {
+  model.logs = world.rank() == 0;
+  const auto weights = std::make_shared<WeightSource>(std::move(source));
+  std::vector<NamedShape> tensors;
+  comm::on_first_rank_then_others(world, [&] { tensors = check_model(model, *weights); });
+  std::vector<std::uint64_t> num_bytes;
+  for (const NamedShape& tensor : tensors)
+    num_bytes.push_back(static_cast<std::uint64_t>(parallel::Slice::whole(tensor.shape).count()) *
+                        sizeof(float));
+  const std::vector<std::string> hashes =
+      comm::distribute_work(world, num_bytes, [&](std::size_t i) {
+        Hasher hash;
+        hash.update(read_f32(weights->at(tensors[i].name), tensors[i].name));
+        return hash.hex();
+      });
+  const std::vector<int> owners = comm::owners_by_bytes(num_bytes, world.size());
+  CheckedModel checked{{{}, std::move(model.values), std::move(model.files)},
+                       formatted("import-{}", xxh3_128_hex(joined(hashes, "\n")).substr(0, 16))};
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (owners[i] != world.rank()) continue;
+    const std::string& name = tensors[i].name;
+    checked.state.tensors.push_back(
+        {.name = formatted("param/{}", name),
+         .shape = tensors[i].shape,
+         .slice = parallel::Slice::whole(tensors[i].shape),
+         .produce = [name, weights](std::span<std::byte> bytes) {
+           std::ranges::copy(read_f32(weights->at(name), name), bytes.begin());
+         }});
   }
-  read.run_id = formatted("import-{}", content.hex().substr(0, 16));
-  return read;
-}
-
-fs::path write_model(const ReadModel& model, const fs::path& directory) {
-  comm::SelfCommunicator alone;
-  return save_checkpoint(directory, 0, model.state, alone, {.run_id = model.run_id});
+  return checked;
 }
 
 }  // namespace
 
-fs::path write_imported(ImportedModel model, WeightSource weights, const fs::path& directory) {
-  return write_model(read_model(std::move(model), std::move(weights)), directory);
+fs::path write_imported(ImportedModel model, WeightSource weights, const fs::path& directory,
+                        comm::Communicator& world) {
+  const CheckedModel checked = check_import(std::move(model), std::move(weights), world);
+  return save_checkpoint(directory, 0, checked.state, world, {.run_id = checked.run_id});
 }
 
 fs::path save_imported(ImportedModel model, WeightSource weights, const fs::path& directory) {
-  const ReadModel read = read_model(std::move(model), std::move(weights));
+  comm::SelfCommunicator alone;
+  const CheckedModel checked = check_import(std::move(model), std::move(weights), alone);
   // If two imports write to one directory, the second is refused.
   const RunLock lock(locked_directory(directory), RunLockOptions{});
-  return write_model(read, directory);
+  return save_checkpoint(directory, 0, checked.state, alone, {.run_id = checked.run_id});
 }
 
 }  // namespace trireme::checkpoint

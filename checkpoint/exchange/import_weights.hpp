@@ -11,6 +11,7 @@
 
 #include "checkpoint/exchange/hf_tensors.hpp"
 #include "checkpoint/exchange/safetensors.hpp"
+#include "comm/communicator.hpp"
 #include "core/dtype.hpp"
 #include "model/config.hpp"
 
@@ -36,6 +37,7 @@ struct ImportedModel {
   // --require-tokenizer: refuse a tokenizer that cannot be read; nullopt if the command has no such
   // option.
   std::optional<bool> require_tokenizer = {};
+  bool logs = true;  // false: another rank logs what the import finds
 };
 
 /// Converts the result of open_safetensors_directory.
@@ -57,13 +59,15 @@ std::vector<NamedShape> checked_tensors(ImportedModel& model, WeightSource& weig
 
 /// Writes `directory`/step-000000000 with float32 parameters and the name of the chat template of
 /// the tokenizer files (kImportedTemplateValue). The run id is a hash of the weights, so that a
-/// second import writes the same bytes. The caller holds the run lock. Throws like checked_tensors
-/// and check_imported_tokenizer; Error(usage) if `directory` already contains a checkpoint of step
-/// 0.
+/// second import on as many ranks writes the same bytes. The ranks, which pass equal models, share
+/// the tensors. Each reads its own twice, to check and to write them, and has one at a time in
+/// memory. A caller holds the run lock. Collective. Throws like checked_tensors and
+/// check_imported_tokenizer; Error(usage) if `directory` already contains a checkpoint of step 0.
 std::filesystem::path write_imported(ImportedModel model, WeightSource weights,
-                                     const std::filesystem::path& directory);
+                                     const std::filesystem::path& directory,
+                                     comm::Communicator& world);
 
-/// Like write_imported, but takes the lock of the run that `directory` belongs to.
+/// Like write_imported on one rank, but takes the lock of the run that `directory` belongs to.
 std::filesystem::path save_imported(ImportedModel model, WeightSource weights,
                                     const std::filesystem::path& directory);
 

@@ -22,9 +22,9 @@ constexpr std::size_t kHashDigits = 32;
 constexpr std::size_t kHeadBytes = 100;  // contain the name of the format
 constexpr std::int64_t kMaxStep = 999'999'999;
 constexpr std::size_t kMaxSlices = std::size_t{1} << 24;
-// A parsed value takes up to 50 bytes, so a hostile text can take about 1.2 GB. The limit allows
-// more than a million slices.
-constexpr std::ptrdiff_t kMaxValues = 24'000'000;
+// A parsed value takes up to 50 bytes, so a hostile text can take about 3 GB. The limit allows
+// about five million slices.
+constexpr std::ptrdiff_t kMaxValues = 60'000'000;
 
 Json file_json(const SavedFile& file) {
   return {{"name", file.name}, {"bytes", file.bytes}, {"xxh3_128", file.hash}};
@@ -218,6 +218,14 @@ CheckpointManifest parse_manifest_part(std::string_view text, std::string_view w
   return from_json(parse_json(text, where), where);
 }
 
+void check_num_values(std::string_view text, std::string_view where) {
+  const auto num_values = std::count_if(text.begin(), text.end(),
+                                        [](char c) { return c == ',' || c == '[' || c == '{'; });
+  if (num_values > kMaxValues)
+    fail(ErrorKind::data, "{}: about {} values, at most {} are allowed", where, num_values,
+         kMaxValues);
+}
+
 CheckpointManifest parse_manifest(std::string_view text, std::string_view where) {
   const std::size_t tail = kSelfHashKey.size() + kHashDigits + kSelfHashEnd.size();
   const bool ends = text.size() > tail && text.ends_with(kSelfHashEnd) &&
@@ -231,11 +239,7 @@ CheckpointManifest parse_manifest(std::string_view text, std::string_view where)
   const std::string computed = xxh3_128_hex(body);
   if (computed != stored)
     fail(ErrorKind::data, "{}: damaged: its hash is {}, expected {}", where, computed, stored);
-  const auto num_values = std::count_if(text.begin(), text.end(),
-                                        [](char c) { return c == ',' || c == '[' || c == '{'; });
-  if (num_values > kMaxValues)
-    fail(ErrorKind::data, "{}: about {} values, at most {} are allowed", where, num_values,
-         kMaxValues);
+  check_num_values(text, where);
   CheckpointManifest manifest = from_json(parse_json(text, where), where);
   check_manifest(manifest, where);
   return manifest;

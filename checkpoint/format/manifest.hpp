@@ -59,6 +59,12 @@ CheckpointManifest parse_manifest(std::string_view text, std::string_view where)
 std::string manifest_part_text(const CheckpointManifest& part);
 CheckpointManifest parse_manifest_part(std::string_view text, std::string_view where);
 
+/// The largest manifest that a reader accepts. It has room for about five million slices.
+inline constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{1} << 30;
+
+/// Throws Error(data) if `text` has so many values that parse_manifest refuses it.
+void check_num_values(std::string_view text, std::string_view where);
+
 /// Adds the shards and slices of `part`. Throws Error(internal) if writers disagree on the dtype or
 /// shape of a tensor.
 void merge_manifest(CheckpointManifest& whole, const CheckpointManifest& part);

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -19,6 +20,9 @@ struct StateTensor {
   parallel::Slice slice;            // the elements in `bytes`
   std::span<std::byte> bytes;       // slice.count() * size_of(dtype), host memory
   bool owner = true;                // among replicas, exactly one rank owns (writes) each element
+  /// If set, `bytes` is empty, and a save calls this function to get the elements of `slice`, so
+  /// that only one tensor at a time is in memory.
+  std::function<void(std::span<std::byte>)> produce = {};
 };
 
 /// Key in StateDict::values: the validation loss at that step (number_text), if known. Retention

@@ -15,7 +15,6 @@
 namespace trireme::checkpoint {
 namespace {
 
-constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{256} << 20;
 constexpr std::uint64_t kMaxCarriedBytes = std::uint64_t{1} << 30;
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {

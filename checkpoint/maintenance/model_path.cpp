@@ -16,7 +16,6 @@
 #include "checkpoint/save/save.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "comm/agree.hpp"
-#include "comm/self/self_communicator.hpp"
 #include "comm/share.hpp"
 #include "core/error.hpp"
 #include "core/files/directories.hpp"
@@ -46,8 +45,10 @@ Checkpoint newest_readable(const fs::path& place) {
                 : Error(ErrorKind::data, formatted("{} holds no checkpoint", place.string()));
 }
 
-/// Writes the base weights with the adapters added as step 0 of `directory`. Called by rank 0 only.
-void write_merged(const Checkpoint& adapters, const Checkpoint& base, const fs::path& directory) {
+/// Returns the base weights with the adapters added, computed when they are written. The ranks
+/// share the tensors. Both checkpoints must outlive the result.
+StateDict merged_state(const Checkpoint& adapters, const Checkpoint& base,
+                       const comm::Communicator& world) {
   const std::string where = adapters.path().string();
   const model::ModelConfig model = model_from_values(adapters.manifest().values, where);
   const model::LoraConfig lora = lora_of(adapters);
@@ -61,52 +62,74 @@ void write_merged(const Checkpoint& adapters, const Checkpoint& base, const fs::
   for (const SavedFile& file : adapters.manifest().files) {
     if (file.name != "config.toml") state.files[file.name] = adapters.file(file.name);
   }
-  std::vector<std::vector<std::byte>> storage;
-  storage.reserve(base.manifest().tensors.size());
+  std::vector<std::uint64_t> num_bytes;
   for (const auto& [name, tensor] : base.manifest().tensors) {
-    if (!name.starts_with(kParam)) continue;
+    if (name.starts_with(kParam))
+      num_bytes.push_back(static_cast<std::uint64_t>(tensor.count()) * sizeof(double));
+  }
+  const std::vector<int> owners = comm::owners_by_bytes(num_bytes, world.size());
+  std::size_t next = 0;
+  for (const auto& [name, tensor] : base.manifest().tensors) {
+    if (!name.starts_with(kParam) || owners[next++] != world.rank()) continue;
     const auto adapter = std::find_if(all.begin(), all.end(), [&](const LoraAdapter& one) {
       return name == cat(kParam, one.module, ".weight");
     });
     const DType dtype = tensor.dtype == DType::f64 ? DType::f64 : DType::f32;
-    std::vector<std::byte>& bytes =
-        storage.emplace_back(static_cast<std::size_t>(tensor.count()) * size_of(dtype));
+    std::function<void(std::span<std::byte>)> produce;
     if (adapter == all.end()) {
-      convert_floats(tensor.dtype, base.read_logical(name), dtype, bytes);
+      produce = [&base, name, from = tensor.dtype, dtype](std::span<std::byte> bytes) {
+        convert_floats(from, base.read_logical(name), dtype, bytes);
+      };
     } else {
-      const std::vector<double> merged = merged_weight(adapters, base, *adapter, lora);
-      convert_floats(DType::f64, std::as_bytes(std::span(merged)), dtype, bytes);
+      produce = [&adapters, &base, adapter = *adapter, lora, dtype](std::span<std::byte> bytes) {
+        const std::vector<double> merged = merged_weight(adapters, base, adapter, lora);
+        convert_floats(DType::f64, std::as_bytes(std::span(merged)), dtype, bytes);
+      };
     }
-    state.tensors.push_back(
-        {name, dtype, tensor.shape, parallel::Slice::whole(tensor.shape), bytes, /*owner=*/true});
+    state.tensors.push_back({.name = name,
+                             .dtype = dtype,
+                             .shape = tensor.shape,
+                             .slice = parallel::Slice::whole(tensor.shape),
+                             .produce = std::move(produce)});
   }
-  comm::SelfCommunicator alone;
-  save_checkpoint(directory, 0, state, alone, {.run_id = adapters.manifest().run_id});
+  return state;
 }
 
-/// Calls `make` on rank 0, which writes step 0 of `directory`, and opens the result on all ranks.
+/// Calls `make` on all ranks, which writes step 0 of `directory`, and opens the result.
 WholeModel made_in(const fs::path& directory, comm::Communicator& world,
                    const std::function<void()>& make) {
-  comm::on_first_rank(world, [&] {
-    remove_tree(directory);  // remove what a start that was killed has left
-    make();
-  });
+  // Remove what a start that was killed has left.
+  comm::on_first_rank(world, [&] { remove_tree(directory); });
+  make();
   return {Checkpoint::open(directory / step_directory_name(0), world), true};
 }
 
-std::string hash_hf(const fs::path& directory) {
-  HfModel hf = open_hf_model(directory);
-  const std::vector<NamedShape> tensors = checked_tensors(hf.model, hf.weights);
-  std::map<std::string, std::vector<std::int64_t>> by_name;  // sorted like a manifest
-  for (const NamedShape& tensor : tensors) by_name[cat(kParam, tensor.name)] = tensor.shape;
+/// Opens a Hugging Face directory on all ranks. Collective.
+HfModel open_hf_model(const fs::path& directory, comm::Communicator& world) {
+  HfModel hf;
+  comm::on_first_rank_then_others(world, [&] { hf = open_hf_model(directory); });
+  return hf;
+}
+
+std::string hash_hf(const fs::path& directory, comm::Communicator& world) {
+  HfModel hf = open_hf_model(directory, world);
+  hf.model.logs = world.rank() == 0;
+  std::vector<NamedShape> tensors;
+  comm::on_first_rank_then_others(world, [&] { tensors = checked_tensors(hf.model, hf.weights); });
+  std::ranges::sort(tensors, {}, &NamedShape::name);  // like a manifest
+  std::vector<std::uint64_t> num_bytes;
+  for (const NamedShape& tensor : tensors)
+    num_bytes.push_back(static_cast<std::uint64_t>(parallel::Slice::whole(tensor.shape).count()));
+  const std::vector<std::string> hashes =
+      comm::distribute_work(world, num_bytes, [&](std::size_t i) {
+        const auto& [name, shape] = tensors[i];
+        Sha256 one;
+        one.update(tensor_head(cat(kParam, name), DType::f32, shape));
+        one.update(read_f32(hf.weights.at(name), name));
+        return one.hex();
+      });
   Sha256 hash;
-  for (const auto& [name, shape] : by_name) {
-    Sha256 one;
-    one.update(tensor_head(name, DType::f32, shape));
-    const std::string parameter = name.substr(kParam.size());
-    one.update(read_f32(hf.weights.at(parameter), parameter));
-    hash.update(one.hex() + "\n");
-  }
+  for (const std::string& one : hashes) hash.update(one + "\n");
   return hash.hex();
 }
 
@@ -138,14 +161,18 @@ WholeModel open_whole_model(const fs::path& place, const fs::path& directory,
                             comm::Communicator& world, bool allow_older) {
   if (is_hf_directory(place, world)) {
     return made_in(directory, world, [&] {
-      HfModel hf = open_hf_model(place);
-      write_imported(std::move(hf.model), std::move(hf.weights), directory);
+      HfModel hf = open_hf_model(place, world);
+      write_imported(std::move(hf.model), std::move(hf.weights), directory, world);
     });
   }
   Checkpoint found = open_newest_good(place, world, allow_older);
   if (!holds_adapters(found)) return {std::move(found), false};
   const Checkpoint base = open_newest_good(base_checkpoint_path(found), world);
-  return made_in(directory, world, [&] { write_merged(found, base, directory); });
+  return made_in(directory, world, [&] {
+    StateDict state;
+    comm::on_first_rank_then_others(world, [&] { state = merged_state(found, base, world); });
+    save_checkpoint(directory, 0, state, world, {.run_id = found.manifest().run_id});
+  });
 }
 
 Checkpoint publish_model(const fs::path& place, const fs::path& directory,
@@ -156,8 +183,7 @@ Checkpoint publish_model(const fs::path& place, const fs::path& directory,
 }
 
 std::string hash_model(const fs::path& place, comm::Communicator& world, bool allow_older) {
-  if (is_hf_directory(place, world))
-    return comm::text_of_first_rank(world, [&] { return hash_hf(place); });
+  if (is_hf_directory(place, world)) return hash_hf(place, world);
   return hash_tensors(open_newest_good(place, world, allow_older), world, kParam);
 }
 

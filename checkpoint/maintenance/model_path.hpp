@@ -36,7 +36,7 @@ struct WholeModel {
 /// base (computed in fp64) and writes the result to `directory`. Before it writes, it deletes the
 /// previous content of `directory`. The caller must hold the lock of the run that contains
 /// `directory`.
-///   memory  if a checkpoint is written: the whole model, on rank 0
+/// If a checkpoint is written, each rank writes a part of the tensors and has one of them in memory.
 /// Collective. Throws Error(data) for a damaged or incomplete model.
 WholeModel open_whole_model(const std::filesystem::path& place,
                             const std::filesystem::path& directory, comm::Communicator& world,
@@ -49,7 +49,7 @@ Checkpoint publish_model(const std::filesystem::path& place, const std::filesyst
 
 /// Returns the hash of the weights at `place` (hash_tensors of "param/"). For a run of adapters,
 /// hashes only the adapters. For a Hugging Face directory, hashes the weights as they would be
-/// after the import; only rank 0 reads them. Collective.
+/// after the import; each rank reads a part of them. Collective.
 std::string hash_model(const std::filesystem::path& place, comm::Communicator& world,
                        bool allow_older = false);
 

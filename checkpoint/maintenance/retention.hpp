@@ -14,8 +14,7 @@ struct PruneOptions {
   std::int64_t keep_every = 0;  // also keep all steps that are divisible by this number; 0: none
   // keep this number of checkpoints with the lowest kValidLossValue
   std::int64_t keep_best = 0;
-  /// Steps that this process has saved or verified. For these steps, only the sizes of the files
-  /// are checked.
+  /// For these steps, only the sizes of the files are checked. Other steps are read as a whole.
   std::vector<std::int64_t> trusted = {};
 };
 

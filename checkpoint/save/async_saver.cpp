@@ -52,7 +52,7 @@ double AsyncSaver::bytes_per_s(std::uint64_t bytes) {
 void AsyncSaver::start(StagedCheckpoint staged) {
   TRIREME_ASSERT(!in_flight());
   std::uint64_t bytes = 0;
-  for (const SliceToWrite& slice : staged.slices) bytes += slice.bytes.size();
+  for (const SliceToWrite& slice : staged.slices) bytes += slice.num_bytes();
   wait_reserved();
   rate_limit_.emplace(bytes_per_s(bytes));
   copied_ = false;

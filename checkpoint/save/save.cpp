@@ -15,9 +15,9 @@ void check_tensor(const StateTensor& tensor) {
   if (!is_tensor_name(tensor.name))
     fail(ErrorKind::internal, "tensor name '{}' cannot be saved", tensor.name);
   const parallel::Slice& part = tensor.slice;
+  const std::size_t num_bytes = static_cast<std::size_t>(part.count()) * size_of(tensor.dtype);
   const bool good =
-      lies_inside(tensor.shape, part) &&
-      tensor.bytes.size() == static_cast<std::size_t>(part.count()) * size_of(tensor.dtype);
+      lies_inside(tensor.shape, part) && tensor.bytes.size() == (tensor.produce ? 0 : num_bytes);
   if (!good)
     fail(ErrorKind::internal, "tensor {}: its slice or its bytes do not fit its shape",
          tensor.name);
@@ -30,7 +30,8 @@ std::vector<SliceToWrite> owned_slices(const StateDict& state) {
     // A tensor without elements is still named in the manifest.
     const bool empty = parallel::Slice::whole(tensor.shape).count() == 0;
     if (tensor.owner && (empty || tensor.slice.count() > 0)) {
-      slices.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.slice, tensor.bytes});
+      slices.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.slice, tensor.bytes,
+                        tensor.produce});
     }
   }
   return slices;
@@ -61,15 +62,20 @@ std::string common_text(const StagedCheckpoint& staged) {
 
 void copy_slices(StagedCheckpoint& staged, AlignedBuffer memory) {
   std::size_t total = 0;
-  for (const SliceToWrite& slice : staged.slices) total += slice.bytes.size();
+  for (const SliceToWrite& slice : staged.slices) total += slice.num_bytes();
   if (memory.size() < total) memory = AlignedBuffer(total);
   staged.arena = std::move(memory);
   std::byte* next = staged.arena.data();
   for (SliceToWrite& slice : staged.slices) {
-    std::copy(slice.bytes.begin(), slice.bytes.end(),
-              next);  // memcpy does not allow the null of an empty slice
-    slice.bytes = {next, slice.bytes.size()};
-    next += slice.bytes.size();
+    const std::span<std::byte> copy(next, slice.num_bytes());
+    if (slice.produce) {
+      slice.produce(copy);
+    } else {  // memcpy does not allow the null of an empty slice
+      std::ranges::copy(slice.bytes, copy.begin());
+    }
+    slice.bytes = copy;
+    slice.produce = nullptr;
+    next += copy.size();
   }
 }
 
@@ -99,7 +105,7 @@ WrittenShard write_staged_shard(const StagedCheckpoint& staged,
   written.error = comm::capture([&] {
     double bytes = 0;
     for (const SliceToWrite& slice : staged.slices)
-      bytes += static_cast<double>(slice.bytes.size());
+      bytes += static_cast<double>(slice.num_bytes());
     Progress progress("save", bytes, Progress::Unit::bytes);
     written.part = write_shard_file(staged.whole.temporary, staged.identity, staged.slices,
                                     rate_limit, &progress);

@@ -38,7 +38,7 @@ std::vector<Placed> write_skeleton(const std::filesystem::path& path, const Shar
   std::vector<Placed> placed;
   std::map<std::string, int> seen;
   for (const SliceToWrite& slice : slices) {
-    if (slice.bytes.empty()) continue;
+    if (slice.num_bytes() == 0) continue;
     const int nth = seen[slice.name]++;
     std::string dataset = "/" + slice.name + (nth == 0 ? "" : formatted("#{}", nth));
     const std::uint64_t at = file.create_dataset(dataset, slice.dtype, dataset_shape(slice.part));
@@ -64,7 +64,7 @@ std::vector<std::vector<std::byte>> read_gaps(const std::filesystem::path& path,
   };
   for (const Placed& one : placed) {
     read_until(one.at);
-    position = one.at + one.slice->bytes.size();
+    position = one.at + one.slice->num_bytes();
   }
   read_until(std::filesystem::file_size(path));
   return gaps;
@@ -95,13 +95,20 @@ CheckpointManifest write_shard_file(const std::filesystem::path& directory,
   for (const SliceToWrite& slice : slices) {
     part.tensors.try_emplace(slice.name, SavedTensor{slice.dtype, slice.shape, {}});
   }
+  std::vector<std::byte> produced;
   for (std::size_t i = 0; i < placed.size(); ++i) {
     writer.append(gaps[i]);
     const SliceToWrite& slice = *placed[i].slice;
+    std::span<const std::byte> bytes = slice.bytes;
+    if (slice.produce) {
+      produced.resize(slice.num_bytes());
+      slice.produce(produced);
+      bytes = produced;
+    }
     part.tensors.at(slice.name)
         .slices.push_back({0, placed[i].dataset, placed[i].at, slice.part,
-                           crc32c_hex(writer.append(slice.bytes))});
-    if (progress != nullptr) progress->add(static_cast<double>(slice.bytes.size()));
+                           crc32c_hex(writer.append(bytes))});
+    if (progress != nullptr) progress->add(static_cast<double>(bytes.size()));
   }
   writer.append(gaps.back());
   const std::uint64_t size = writer.size();

@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +26,11 @@ struct SliceToWrite {
   std::vector<std::int64_t> shape;  // logical, global
   parallel::Slice part;
   std::span<const std::byte> bytes;
+  std::function<void(std::span<std::byte>)> produce = {};  // StateTensor::produce
+
+  [[nodiscard]] std::size_t num_bytes() const {
+    return static_cast<std::size_t>(part.count()) * size_of(dtype);
+  }
 };
 
 /// Root attributes of a shard file; they identify the checkpoint and the shard.

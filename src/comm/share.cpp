@@ -128,4 +128,11 @@ void on_first_rank(Communicator& world, const std::function<void()>& work) {
   });
 }
 
+void on_first_rank_then_others(Communicator& world, const std::function<void()>& work) {
+  on_first_rank(world, work);
+  agree(world, capture([&] {
+          if (world.rank() > 0) work();
+        }));
+}
+
 }  // namespace trireme::comm

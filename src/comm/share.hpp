@@ -24,6 +24,10 @@ std::vector<std::string> distribute_work(Communicator& world, std::span<const st
 
 /// Collective. Runs `work` on rank 0 only; all ranks throw its error unchanged.
 void on_first_rank(Communicator& world, const std::function<void()>& work);
+/// Collective. Runs `work` on rank 0, and then on the other ranks if rank 0 has no error. All ranks
+/// throw the error of rank 0 unchanged, or that of the lowest rank with one, with "rank N: " before
+/// its message.
+void on_first_rank_then_others(Communicator& world, const std::function<void()>& work);
 /// Like on_first_rank(), but returns the text that `work` returned on rank 0, on every rank.
 std::string text_of_first_rank(Communicator& world, const std::function<std::string()>& work);
 

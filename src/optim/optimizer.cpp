@@ -47,6 +47,12 @@ std::string orthogonalization(const OptimConfig& config) {
   return config.own<MuonConfig>().orthogonalize;
 }
 
+std::string decay_schedule(const OptimConfig& config) {
+  for (const OptimizerKey& key : keys_of_optimizer(config.name))
+    if (key.name == "decay_schedule") return config.own<MuonConfig>().decay_schedule;
+  return "constant";
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config,
                                           parallel::ParamRegistry& registry,
                                           std::int64_t total_steps) {

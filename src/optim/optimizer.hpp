@@ -74,6 +74,9 @@ MatrixUse matrix_use(const OptimConfig& config);
 /// Returns the value of optim.orthogonalize for an optimizer of whole matrices.
 std::string orthogonalization(const OptimConfig& config);
 
+/// Returns optim.decay_schedule; "constant" if the optimizer does not have this key.
+std::string decay_schedule(const OptimConfig& config);
+
 /// Returns the keys that optimizer `name` reads, with its defaults; empty for an unknown name.
 std::vector<OptimizerKey> keys_of_optimizer(std::string_view name);
 

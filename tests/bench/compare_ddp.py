@@ -36,6 +36,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 LOSS_BOUND = 1e-3
 PEER_LIMIT_S = 600
+LEAVE_S = 10
 RANKS, T, MICRO, GLOBAL = 2, 512, 4, 16
 SECTIONS = ("eager", "plain", "compile", "fsdp", "zero", "cp", "pp")
 COMMUNICATION = []
@@ -95,10 +96,12 @@ def print_hidden(title):
 
 
 def end_together(ranks):
-    """Returns exit codes. A failed process, or PEER_LIMIT_S, ends the others: gloo would wait
-    for a lost rank for half an hour."""
+    """Returns exit codes. A failed process, or PEER_LIMIT_S, ends the others: gloo would wait for a lost rank for half an hour.
+    Sometimes gloo keeps a rank alive after rank 0, which writes the result, has ended: after LEAVE_S this rank is ended, too."""
     end = time.monotonic() + PEER_LIMIT_S
     while any(rank.poll() is None for rank in ranks):
+        if ranks[0].poll() == 0:
+            end = min(end, time.monotonic() + LEAVE_S)
         if any(rank.poll() for rank in ranks) or time.monotonic() > end:
             for rank in ranks:
                 rank.kill()
@@ -113,7 +116,7 @@ def run_peer(args, work, dump, flags=(), size=RANKS, program="ddp_peer.py"):
     ranks = [subprocess.Popen([sys.executable, os.path.join(HERE, program), "--dump", dump, "--out", out, "--rank", str(rank), "--size",
                                str(size), "--port", str(args.port), "--precision", args.precision, *flags], env=environment) for rank in range(size)]
     codes = end_together(ranks)
-    if any(codes):
+    if codes[0]:  # it writes the result, and fails if another rank does
         raise SystemExit(f"the peer failed: exit codes of its ranks {codes} (negative: ended by that signal)")
     with open(out, encoding="utf-8") as file:
         result = json.load(file)

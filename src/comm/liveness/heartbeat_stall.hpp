@@ -10,7 +10,8 @@
 namespace trireme::comm {
 
 /// The time without progress after which a run counts as hung. It applies only in the phases "step"
-/// and "data". In other phases, only the timeout of each collective applies.
+/// and "data". In other phases, only the timeout of each collective applies: a save or the answers
+/// of a rollout may take long without a collective.
 struct HangRule {
   // maximum limit; 0: never a hang. While a rank waits for data, this is the limit
   double most_s = 0;

@@ -128,6 +128,14 @@ class CancelVote {
     return false;
   }
 
+  /// Returns true if all `n` items must be cancelled. For an update of a pipeline, where ranks do
+  /// different items at one time. Ranks wait for each other, but short work has no vote.
+  [[nodiscard]] bool before_all(std::int64_t n) {
+    if (n <= every_) return false;
+    vote_.post({.stop = requested_()});
+    return vote_.take().stop;
+  }
+
  private:
   static constexpr double kBetween_s = 1;
   static constexpr std::int64_t kMaxItems = 1'000'000;

@@ -25,8 +25,11 @@ bool is_due(std::int64_t step, std::int64_t every) {
 /// Attaches the functions that an update calls.
 void attach_hooks(TrainingRun& run) {
   run.late_results = reads_results_late(run);
-  run.model.step.cancel_before(
-      [&run](std::int64_t i, std::int64_t n) { return run.services.cancel_vote.before(i, n); });
+  const bool has_stages = run.model.mesh.size(parallel::Axis::pp) > 1;
+  run.model.step.cancel_before([&run, has_stages](std::int64_t i, std::int64_t n) {
+    CancelVote& vote = run.services.cancel_vote;
+    return has_stages ? vote.before_all(n) : vote.before(i, n);
+  });
   run.model.samples->cancel_when([&run] { return run.services.requests.stop_requested(); });
   run.model.step.before_update([&run] {
     if (!run.services.saver.in_flight()) return;
@@ -80,6 +83,7 @@ void save(TrainingRun& run) {
 }
 
 void commit(TrainingRun& run) {
+  run.enter("save");
   const NamedRange range(Phase::checkpoint, "commit checkpoint");
   const MeasureTime counted(run.measures.all, run.measures.save_s);
   run.services.saver.commit();

@@ -74,7 +74,7 @@ void check_targets(TrainingRun& run, std::int64_t step, const UpdateSamples& sam
 }
 
 UpdateSamples next_samples(TrainingRun& run, std::int64_t step) {
-  run.enter("data");
+  run.enter(run.model.samples->phase());
   const NamedRange range(Phase::data_wait, "wait for data");
   UpdateSamples samples = run.model.samples->next();
   if (samples.cancelled) return samples;

@@ -80,7 +80,7 @@ void TrainerServices::open_sinks(const RunRequest& run, const StartState& beginn
 }
 
 void TrainerServices::restore(const RunRequest& run, const StartState& beginning) {
-  if (beginning.own_step >= 0) saver.trust(beginning.own_step);
+  saver.trust_existing();
   const std::int64_t step = beginning.progress.step;
   const RunValues& saved = beginning.saved;
   if (run.ranks.world.rank() == 0 && run.start.kind != RunStart::Kind::resume_run &&

@@ -141,10 +141,11 @@ void report_validation(TrainingRun& run, const MetricsLine& line, double loss,
                        const std::string& text, double seconds) {
   TrainerServices& services = run.services;
   services.metrics.write(line);
-  run.valid_loss = {run.progress.step, loss};
-  // Ranks of tp may differ in the last bit, but all ranks must make the same decision.
+  // Ranks of tp may differ in the last bit, but all ranks must make the same decision and save the
+  // same value.
   const double shared_loss = comm::all_reduce_value(
       run.world(), run.world().rank() == 0 ? loss : 0.0, comm::ReduceOp::sum, "validation loss");
+  run.valid_loss = {run.progress.step, shared_loss};
   services.early_stop.add(run.progress.step, shared_loss);
   services.metrics.pause();
   log::info(formatted("step {}  {}", run.progress.step, text));

@@ -9,6 +9,7 @@
 #include "core/join.hpp"
 #include "core/number.hpp"
 #include "core/rounded_text.hpp"
+#include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
 #include "train/state/resume.hpp"
 
@@ -31,7 +32,8 @@ std::optional<std::int64_t> steps_before(const RunValues& values) {
   return parse_integer(values.configured("train.steps").value_or(""));
 }
 
-/// Returns "from step 5 on ..." if a new train.steps changes the learning-rate schedule.
+/// Returns "from step 5 on ..." if a new train.steps changes the schedule of the learning rate or
+/// of the weight decay.
 std::string rate_changes(const Continuation& c) {
   const std::int64_t now = c.config.train.steps;
   const std::int64_t before = steps_before(c.values).value_or(now);
@@ -46,6 +48,11 @@ std::string rate_changes(const Continuation& c) {
         step, now, before, c.config.optim.schedule, step, rounded_text(rate_now),
         rounded_text(rate_before));
   }
+  const std::string decay = optim::decay_schedule(c.config.optim);
+  if (decay != "constant")
+    return formatted(
+        "the next steps have another weight decay, because train.steps = {} (was {}) moves the end of the {} schedule (optim.decay_schedule)",
+        now, before, decay);
   return "";
 }
 

@@ -96,6 +96,10 @@ void CheckpointSaver::announce(std::int64_t step, const std::string& how) {
   prune();
 }
 
+void CheckpointSaver::trust_existing() {
+  if (world_.rank() == 0) trusted_ = checkpoint::list_steps(folder_);
+}
+
 void CheckpointSaver::reserve(std::size_t bytes) {
   if (config_.async) writer_.reserve(bytes);
 }

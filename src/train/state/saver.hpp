@@ -28,8 +28,10 @@ class CheckpointSaver {
   /// Not collective.
   void reserve(std::size_t bytes);
 
-  /// Marks a step of the directory as verified: the run resumed from it. Not collective.
-  void trust(std::int64_t step) { trusted_.push_back(step); }
+  /// Trusts all checkpoints of the directory. Without this call, rank 0 would read those of an
+  /// earlier start as a whole when it prunes, while the other ranks wait. A resume has verified the
+  /// newest one and moved damaged ones away. Not collective.
+  void trust_existing();
 
   /// Saves `state`. The first save prunes first, because the disk may be full after a resume with
   /// a lower checkpoint.keep_last. With checkpoint.async: commits a pending save and returns at
@@ -65,7 +67,7 @@ class CheckpointSaver {
   std::function<void(std::int64_t)> on_commit_;
   comm::Communicator& world_;
   std::filesystem::path published_;
-  std::vector<std::int64_t> trusted_;  // steps saved or verified by this process
+  std::vector<std::int64_t> trusted_;  // steps that pruning checks only by the sizes of the files
   bool has_saved_ = false;
   std::set<std::string> warned_;  // warnings of pruning that were already shown
   std::int64_t staged_step_ = 0;

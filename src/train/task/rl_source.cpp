@@ -89,6 +89,8 @@ class RolloutSource final : public SampleSource {
     progress_.put(values.step.value_or(0), values.samples);
   }
 
+  [[nodiscard]] const char* phase() const override { return "rollout"; }
+
   /// A rollout serves rl.updates passes over its mini-batches, or fewer if it ends early (ppo). The
   /// first step generates it. A run that resumes at a later step of the rollout reads its file.
   UpdateSamples next() override {

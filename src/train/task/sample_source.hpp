@@ -79,6 +79,9 @@ class SampleSource {
   /// of a cancelled update do not count.
   virtual void put_state(std::int64_t next_sample, RunValues& values) = 0;
 
+  /// Returns the phase of the run during next(), for the heartbeat (ActivitySnapshot::phase).
+  [[nodiscard]] virtual const char* phase() const { return "data"; }
+
   /// Returns the samples of the next update with all fields of Batch set. The model has the weights
   /// before the update. Collective over all ranks.
   virtual UpdateSamples next() = 0;

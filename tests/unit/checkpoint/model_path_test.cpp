@@ -1,6 +1,7 @@
 #include "checkpoint/maintenance/model_path.hpp"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <nlohmann/json.hpp>
 
@@ -133,6 +134,9 @@ TEST(ModelPlace, AHuggingFaceDirectoryIsTheModelOfItsImport) {
   });
   EXPECT_FALSE(fs::exists(folder / "unused"));
   const Checkpoint kept = Checkpoint::open(folder / "kept/step-000000000");
+  ASSERT_EQ(kept.manifest().shards.size(), 2U);
+  for (const SavedFile& shard : kept.manifest().shards)
+    EXPECT_GT(shard.bytes, kept.manifest().shards.front().bytes / 2) << "both ranks write a part";
   EXPECT_EQ(model_from_values(kept.manifest().values, "kept").num_layers, 2);
 }
 
@@ -147,6 +151,33 @@ TEST(ModelPlace, AdaptersAreAddedToTheirBaseAsAnExportDoes) {
   EXPECT_NE(hash_tensors(made, alone, "param/"), hash_model(folder / "run", alone));
   EXPECT_EQ(template_of(made.manifest().values), "chatml");
   EXPECT_FALSE(holds_adapters(made));
+  comm::run_ranks(3, [&](comm::Communicator& world) {
+    const WholeModel shared = open_whole_model(folder / "lora", folder / "shared", world);
+    EXPECT_EQ(hash_tensors(shared.checkpoint, world, "param/"), hash_model(folder / "merged", world));
+  });
+}
+
+/// Returns a field of /proc/self/status in bytes: VmRSS or its maximum, VmHWM.
+std::int64_t memory_of_process(const std::string& field) {
+  const std::string status = read_file("/proc/self/status");
+  return 1024 * std::stoll(status.substr(status.find(field + ":") + field.size() + 1));
+}
+
+TEST(ModelPlace, AnImportHasOneTensorAtATimeInMemory) {
+  const TempDirectory folder;
+  model::ModelConfig config = small(true, true);
+  config.hidden_size = 256;
+  config.num_layers = 24;
+  model::resolve(config, 50);
+  save_model(folder / "run/checkpoints", config, 1);
+  export_command_alone({.checkpoint = folder / "run", .output = folder / "hf"});
+  const auto total = static_cast<std::int64_t>(fs::file_size(folder / "hf/model.safetensors"));
+  ASSERT_GT(total, 50'000'000);
+  ::malloc_trim(0);
+  overwrite("/proc/self/clear_refs", "5");  // VmHWM becomes VmRSS
+  const std::int64_t before = memory_of_process("VmRSS");
+  import_command({.hf = folder / "hf", .output = folder / "back"});
+  EXPECT_LT(memory_of_process("VmHWM") - before, total / 3);
 }
 
 TEST(ModelPlace, AdaptersAreExportedWithBaseTokenizerAndTemplate) {

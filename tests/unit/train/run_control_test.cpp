@@ -75,6 +75,20 @@ TEST(CancelVote, AllRanksStopBeforeTheSamePartOfMany) {
   }
 }
 
+TEST(CancelVote, AllRanksStopBeforeAWholeUpdate) {
+  comm::run_ranks(3, [](comm::Communicator& world) {
+    bool asked = false;
+    CancelVote between(world, [&] { return asked; });
+    between.set_item_time(0.4);
+    EXPECT_FALSE(between.before_all(5));
+    asked = world.rank() == 1;
+    EXPECT_TRUE(between.before_all(5));
+    const std::size_t operations = world.recent().size();
+    EXPECT_FALSE(between.before_all(2)) << "shorter than a second: no vote";
+    EXPECT_EQ(world.recent().size(), operations);
+  });
+}
+
 TEST(CancelVote, ShortWorkHasNoVote) {
   comm::run_ranks(2, [](comm::Communicator& world) {
     CancelVote between(world, [] { return true; });

@@ -297,6 +297,19 @@ TEST_F(ContinuationTest, IsExactWhereOnlyOutputsDiffer) {
   EXPECT_EQ(describe(), exact);
 }
 
+TEST_F(ContinuationTest, AnotherEndMovesTheScheduleOfTheWeightDecay) {
+  config_.optim.schedule = "constant";
+  keys_->set("optim.name", std::string("muon"));
+  keys_->set("optim.decay_schedule", std::string("linear"));
+  values_.config = config_texts(*keys_);
+  config_.train.steps = 12;
+  expect({"another weight decay", "train.steps = 12 (was 10)", "linear"});
+  keys_->set("optim.decay_schedule", std::string("constant"));
+  values_.config = config_texts(*keys_);
+  values_.config["train.steps"] = "10";
+  EXPECT_NE(describe().find("bit for bit"), std::string::npos) << describe();
+}
+
 TEST_F(ContinuationTest, AnotherEndOfTheScheduleMovesTheLearningRate) {
   config_.train.steps = 20;
   expect({"the state is exact", "from step 4 on the learning rate differs",
