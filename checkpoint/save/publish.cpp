@@ -9,6 +9,7 @@
 #include "core/files/refusal.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/log.hpp"
+#include "core/number.hpp"
 #include "core/process/failpoints.hpp"
 
 namespace trireme::checkpoint {
