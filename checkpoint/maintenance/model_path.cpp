@@ -105,14 +105,14 @@ WholeModel made_in(const fs::path& directory, comm::Communicator& world,
 }
 
 /// Opens a Hugging Face directory on all ranks. Collective.
-HfModel open_hf_model(const fs::path& directory, comm::Communicator& world) {
+HfModel open_hf_on_all(const fs::path& directory, comm::Communicator& world) {
   HfModel hf;
   comm::on_first_rank_then_others(world, [&] { hf = open_hf_model(directory); });
   return hf;
 }
 
 std::string hash_hf(const fs::path& directory, comm::Communicator& world) {
-  HfModel hf = open_hf_model(directory, world);
+  HfModel hf = open_hf_on_all(directory, world);
   hf.model.logs = world.rank() == 0;
   std::vector<NamedShape> tensors;
   comm::on_first_rank_then_others(world, [&] { tensors = checked_tensors(hf.model, hf.weights); });
@@ -161,7 +161,7 @@ WholeModel open_whole_model(const fs::path& place, const fs::path& directory,
                             comm::Communicator& world, bool allow_older) {
   if (is_hf_directory(place, world)) {
     return made_in(directory, world, [&] {
-      HfModel hf = open_hf_model(place, world);
+      HfModel hf = open_hf_on_all(place, world);
       write_imported(std::move(hf.model), std::move(hf.weights), directory, world);
     });
   }
