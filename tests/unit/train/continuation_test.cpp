@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/thread/thread_world.hpp"
+#include "core/hash/xxh3.hpp"
 #include "support/optim_keys.hpp"
 #include "train/start/run_keys.hpp"
 #include "train/state/fingerprint.hpp"

@@ -4,11 +4,9 @@
 
 #include <array>
 
-#include "checkpoint/format/folder.hpp"
 #include "checkpoint/save/save.hpp"
 #include "comm/factory.hpp"
 #include "core/error.hpp"
-#include "core/files/file.hpp"
 #include "core/problems.hpp"
 #include "device/torch_bridge.hpp"
 #include "optim/optimizer.hpp"
@@ -16,7 +14,6 @@
 #include "train/config/open_values.hpp"
 #include "train/start/weights_start.hpp"
 #include "train/state/run_values.hpp"
-#include "train/state/saver.hpp"
 #include "unit/core/scratch.hpp"
 
 namespace trireme::train {
@@ -330,33 +327,6 @@ TEST_F(LoadConverted, WeightsAloneLeaveMomentsUnreadAndMissingOnesAreNamed) {
   EXPECT_EQ(error.kind(), ErrorKind::usage);
   EXPECT_TRUE(contains(error.what(), "optim/momentum/w")) << error.what();
   EXPECT_TRUE(contains(error.what(), "--checkpoint.start weights")) << error.what();
-}
-
-/// A resumed run with older checkpoints.
-class SaverTest : public LoadConverted {
- protected:
-  [[nodiscard]] checkpoint::StateDict state() const {
-    return {{tensor("param/w", weights_)}, {}, {}};
-  }
-
-  std::filesystem::path save_step(std::int64_t step) {
-    return checkpoint::save_checkpoint(at("checkpoints"), step, state(), *world_, {"run", true});
-  }
-};
-
-TEST_F(SaverTest, OlderCheckpointsAreNotReadBeforeTheyAreDeleted) {
-  save_step(1);
-  save_step(2);
-  const std::filesystem::path shard = save_step(3) / "shard-00000-of-00001.h5";
-  std::string bytes = read_file(shard);
-  bytes[bytes.size() / 2] ^= 1;
-  write_file_atomic(shard, bytes);
-  CheckpointSaver saver(at("checkpoints"), "run", {.keep_last = 2}, nullptr, *world_);
-  saver.trust_existing();
-
-  saver.save(4, state());
-
-  EXPECT_EQ(checkpoint::list_steps(at("checkpoints")), (std::vector<std::int64_t>{4, 3}));
 }
 
 }  // namespace
