@@ -263,7 +263,7 @@ TEST(OpenValues, AResumedRunKeepsItsOwn) {
 }
 
 TEST(Check, TakesTheDefaultsAndRefusesWhatCannotTrain) {
-  EXPECT_EQ(problems_of({}), "");
+  EXPECT_EQ(problems_of(RunConfig{}), "");
   RunConfig config;
   config.optim.lr = 0;
   EXPECT_NE(problems_of(config).find("optim.lr = 0, must be more than 0"), std::string::npos);
