@@ -16,7 +16,8 @@ struct ActivitySnapshot {
   std::string operation;
   std::string tag;
   std::uint64_t sequence = 0;   // sequence number of the last collective in its group
-  std::string phase = "setup";  // of the trainer: setup, data, rollout, step, save, validate
+  // phase of the trainer: setup, data, rollout, step, save, validate
+  std::string phase = "setup";
   bool complete = true;
   bool waiting = false;    // inside Work::wait
   bool timed_out = false;  // a Work exceeded its timeout
