@@ -5,7 +5,7 @@ usage: rl_faults.py TRIREME TRIREME_DATA MPIEXEC [--all]
 
 A program that hangs, dies or writes a wrong line must end the run in time with one error, with the documented exit code and with the
 checkpoint of the step before. Then the same command must resume and finish. A prompt over the limit is one error before the first
-step. An answer without text gets its rewards. Without --all, not every failure is tried with every kind of program. Exits with 1 and prints every difference.
+step. Slow rewards are no hang. An answer without text gets its rewards. Without --all, not every failure is tried with every kind of program. Exits with 1 and prints every difference.
 """
 import argparse
 import os
@@ -145,6 +145,15 @@ class Faults:
         ended, output, _ = self.run(branch("lost", 10))
         self.expect(f"the same new run from another checkpoint (exit {ended})", ended == 0, output)
 
+    def check_slow(self):
+        """Rewards of a rollout may take longer than train.comm_timeout_s if no single answer does."""
+        answers = SETTINGS["rl.group"] * SETTINGS["train.global_batch"] // 2
+        slow = f"while read -r line; do sleep {5 / answers:.2f}; echo 0.5; done"
+        ended, output, seconds = self.run(self.ranks(2, self.setup.command("slow", {
+            "rl.tools": "", "rl.rewards": "command=1", "rl.reward_command": slow, "rl.reward_timeout_s": 2, "train.comm_timeout_s": 3,
+            "train.micro_batch": 1, "train.steps": 1})))
+        self.expect(f"slow rewards (exit {ended} after {seconds:.0f} s)", ended == 0 and seconds > 5, output)
+
     def check_limits(self):
         ended, output, _ = self.run(self.setup.command("long", {"rl.max_total_tokens": 40}))
         self.expect("a prompt over the limit", ended == EXIT_DATA and output.count("error") == 1 and "rl.max_total_tokens is 40" in output
@@ -194,6 +203,7 @@ def main():
         for ranks in (1, 2) if args.all else (2,):
             faults.check_stop(ranks)
         faults.check_kept_rollouts()
+        faults.check_slow()
         faults.check_limits()
         faults.check_empty()
     sys.exit(1 if faults.wrong else 0)
