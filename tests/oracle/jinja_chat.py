@@ -19,6 +19,7 @@ import unicodedata
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from jinja_filters import filter_templates
 from jinja_templates import templates
 from tokenizer_oracle import Checks, hostile
 from tokenizer_pieces import LLAMA_DECODER, PREPEND, bpe, metaspace
@@ -236,7 +237,7 @@ def main():
     count = 0
     with tempfile.TemporaryDirectory() as folder:
         tokenizer = make_tokenizer(folder)
-        for name, template, has_generation in templates():
+        for name, template, has_generation in (*templates(), *filter_templates()):
             if options.only not in (None, name):
                 continue
             count += 1

@@ -137,12 +137,26 @@ JinjaValue range_of(const JinjaArguments& given) {
   return list;
 }
 
+/// Sets the value of a key. A key that exists keeps its position.
+void put_member(JinjaDict& dict, const JinjaValue& key, const JinjaValue& value) {
+  const auto found =
+      std::ranges::find_if(dict, [&](const auto& member) { return member.first == key; });
+  if (found == dict.end()) {
+    dict.emplace_back(key, value);
+  } else {
+    found->second = value;
+  }
+}
+
 /// Returns the dict of a first argument (if any) and the named arguments.
 JinjaDict members_of(const JinjaArguments& given) {
   JinjaDict dict;
-  if (!given.positional.empty() && given.positional[0].as_dict() != nullptr)
+  if (!given.positional.empty()) {
+    if (given.positional.size() > 1 || given.positional[0].as_dict() == nullptr)
+      jinja_fail("dict() and namespace() take one dict and named arguments");
     dict = *given.positional[0].as_dict();
-  for (const auto& [name, value] : given.named) dict.emplace_back(JinjaValue::text(name), value);
+  }
+  for (const auto& [name, value] : given.named) put_member(dict, JinjaValue::text(name), value);
   return dict;
 }
 
@@ -190,7 +204,7 @@ JinjaValue Interpreter::evaluate_known(const JinjaExpression& node) {
     case dict: {
       JinjaDict values;
       for (std::size_t i = 0; i + 1 < node.parts.size(); i += 2)
-        values.emplace_back(evaluate(*node.parts[i]), evaluate(*node.parts[i + 1]));
+        put_member(values, evaluate(*node.parts[i]), evaluate(*node.parts[i + 1]));
       return values;
     }
     case JinjaExpression::Kind::unary:
@@ -298,7 +312,7 @@ JinjaArguments Interpreter::arguments(const JinjaExpression& node) {
   JinjaArguments given;
   for (std::size_t i = 1; i < node.parts.size(); ++i)
     given.positional.push_back(evaluate(*node.parts[i]));
-  for (const auto& [name, part] : node.named) given.named[name] = evaluate(*part);
+  for (const auto& [name, part] : node.named) given.named.emplace_back(name, evaluate(*part));
   return given;
 }
 

@@ -6,6 +6,7 @@
 #include "core/error.hpp"
 #include "text/jinja/library.hpp"
 #include "text/jinja/text_methods.hpp"
+#include "text/unicode/letters.hpp"
 #include "text/unicode/utf8.hpp"
 
 namespace trireme::text::jinja {
@@ -36,18 +37,37 @@ JinjaValue to_json(const JinjaValue& value, const JinjaArguments& given) {
     if (name != "indent" && name != "ensure_ascii" && name != "sort_keys")
       jinja_fail(cat("tojson(", name, "=) is not supported"));
   }
-  const auto flag = [&](const char* name) {
-    const auto found = given.named.find(name);
-    return found != given.named.end() && found->second.is_true();
+  const auto flag = [&](std::string_view name) {
+    const JinjaValue* found = named_argument(given, name);
+    return found != nullptr && found->is_true();
   };
   if (flag("ensure_ascii") || (given.positional.size() > 0 && given.positional[0].is_true()))
     jinja_fail("tojson(ensure_ascii=true) is not supported");
-  const auto indent = given.named.find("indent");
-  const auto width = indent == given.named.end() ? std::nullopt : indent->second.integer();
+  const JinjaValue* indent = named_argument(given, "indent");
+  const auto width = indent == nullptr ? std::nullopt : indent->integer();
   if (width && (*width < 0 || *width > 64)) jinja_fail("tojson: indent must be from 0 to 64");
   MarkedText out;
   value.append_json(out, static_cast<int>(width.value_or(-1)), flag("sort_keys"));
   return out;
+}
+
+/// Returns the value of an attribute path such as "function.name" or "parts.0".
+JinjaValue dotted(JinjaValue value, std::string_view path) {
+  while (!path.empty()) {
+    const std::size_t dot = std::min(path.find('.'), path.size());
+    const std::string_view part = path.substr(0, dot);
+    std::size_t at = 0;
+    const auto [rest, error] = std::from_chars(part.data(), part.data() + dot, at);
+    const bool is_number = error == std::errc() && rest == part.data() + dot;
+    if (is_number && (value.as_list() != nullptr || value.as_text() != nullptr)) {
+      const JinjaList items = value.items();
+      value = at < items.size() ? items[at] : JinjaValue::undefined(std::string(part));
+    } else {
+      value = attribute_of(value, part);
+    }
+    path.remove_prefix(std::min(dot + 1, path.size()));
+  }
+  return value;
 }
 
 JinjaValue joined_items(const JinjaValue& value, const JinjaArguments& given) {
@@ -55,7 +75,7 @@ JinjaValue joined_items(const JinjaValue& value, const JinjaArguments& given) {
   const JinjaValue* attribute = argument(given, 1, "attribute");
   JinjaList items = value.items();
   if (attribute != nullptr)
-    for (JinjaValue& item : items) item = attribute_of(item, attribute->str().bytes());
+    for (JinjaValue& item : items) item = dotted(item, attribute->str().bytes());
   return text_joined(items, separator == nullptr ? MarkedText() : separator->str());
 }
 
@@ -124,32 +144,13 @@ JinjaValue members(const JinjaValue& value, const JinjaArguments& given) {
   return (*method->as_function())(given);
 }
 
-JinjaValue sorted_members(const JinjaValue& value, const JinjaArguments& /*given*/) {
-  JinjaList list = members(value, {}).items();
-  std::ranges::stable_sort(list, [](const JinjaValue& a, const JinjaValue& b) {
-    return jinja_order((*a.as_list())[0], (*b.as_list())[0]) < 0;
-  });
-  return list;
-}
-
-/// Returns the value of a dotted attribute such as "function.name".
-JinjaValue dotted(JinjaValue value, std::string_view path) {
-  while (!path.empty()) {
-    const std::size_t dot = std::min(path.find('.'), path.size());
-    value = attribute_of(value, path.substr(0, dot));
-    path.remove_prefix(std::min(dot + 1, path.size()));
-  }
-  return value;
-}
-
 JinjaValue mapped(const JinjaValue& value, const JinjaArguments& given) {
   JinjaList items = value.items();
-  const auto attribute = given.named.find("attribute");
-  const auto otherwise = given.named.find("default");
-  if (attribute != given.named.end()) {
+  const JinjaValue* otherwise = named_argument(given, "default");
+  if (const JinjaValue* attribute = named_argument(given, "attribute")) {
     for (JinjaValue& item : items) {
-      item = dotted(item, attribute->second.str().bytes());
-      if (item.is_undefined() && otherwise != given.named.end()) item = otherwise->second;
+      item = dotted(item, attribute->str().bytes());
+      if (item.is_undefined() && otherwise != nullptr) item = *otherwise;
     }
     return items;
   }
@@ -206,18 +207,80 @@ JinjaValue indented(const JinjaValue& value, const JinjaArguments& given) {
   return result;
 }
 
-JinjaValue sorted(const JinjaValue& value, const JinjaArguments& given) {
-  const auto attribute = given.named.find("attribute");
-  const auto reverse = given.named.find("reverse");
-  JinjaList items = value.items();
-  const auto key = [&](const JinjaValue& item) {
-    return attribute == given.named.end() ? item : dotted(item, attribute->second.str().bytes());
-  };
-  std::ranges::stable_sort(items, [&](const JinjaValue& a, const JinjaValue& b) {
-    return jinja_order(key(a), key(b)) < 0;
+/// Throws JinjaFailure for an argument that the filter does not have.
+void check_arguments(std::string_view filter, const JinjaArguments& given,
+                     std::initializer_list<std::string_view> names) {
+  if (given.positional.size() > names.size())
+    jinja_fail(cat(filter, " has at most ", std::to_string(names.size()), " arguments"));
+  for (const auto& [name, ignored] : given.named)
+    if (std::ranges::find(names, name) == names.end())
+      jinja_fail(cat(filter, "(", name, "=) is not supported"));
+}
+
+bool flag_argument(const JinjaArguments& given, std::size_t position, std::string_view name) {
+  const JinjaValue* flag = argument(given, position, name);
+  return flag != nullptr && flag->is_true();
+}
+
+/// Returns the key by which a filter sorts or compares a value. A text becomes lower case, unless
+/// the filter is case sensitive.
+JinjaValue comparable(const JinjaValue& value, bool case_sensitive) {
+  const MarkedText* text = value.as_text();
+  if (text == nullptr || case_sensitive) return value;
+  // In Python, the lower case of this letter depends on its place in a word.
+  if (text->bytes().find("\u03A3") != std::string::npos)
+    jinja_fail("a text with a capital sigma can be sorted with case_sensitive=true only");
+  return JinjaValue::text(lowercased(text->bytes()));
+}
+
+struct KeyedItem {
+  JinjaList keys;
+  JinjaValue item;
+};
+
+/// Returns the items in the order of their keys. Items with equal keys keep their order, also in
+/// the reversed order.
+JinjaList sorted_by_keys(std::vector<KeyedItem> items, bool reverse) {
+  std::ranges::stable_sort(items, [reverse](const KeyedItem& a, const KeyedItem& b) {
+    const auto [left, right] = std::ranges::mismatch(a.keys, b.keys);
+    if (left == a.keys.end()) return false;
+    return reverse ? jinja_order(*left, *right) > 0 : jinja_order(*left, *right) < 0;
   });
-  if (reverse != given.named.end() && reverse->second.is_true()) std::ranges::reverse(items);
-  return items;
+  JinjaList list;
+  for (KeyedItem& one : items) list.push_back(std::move(one.item));
+  return list;
+}
+
+JinjaValue sorted(const JinjaValue& value, const JinjaArguments& given) {
+  check_arguments("sort", given, {"reverse", "case_sensitive", "attribute"});
+  const bool case_sensitive = flag_argument(given, 1, "case_sensitive");
+  const JinjaValue* attribute = argument(given, 2, "attribute");
+  const bool is_whole = attribute == nullptr || attribute->is_none();
+  // Several attributes are separated by commas.
+  const JinjaList paths =
+      is_whole ? JinjaList{JinjaValue::text("")} : text_split(attribute->str(), ",", -1, false);
+  std::vector<KeyedItem> items;
+  for (const JinjaValue& item : value.items()) {
+    items.push_back({{}, item});
+    for (const JinjaValue& path : paths)
+      items.back().keys.push_back(comparable(dotted(item, path.str().bytes()), case_sensitive));
+  }
+  return sorted_by_keys(std::move(items), flag_argument(given, 0, "reverse"));
+}
+
+JinjaValue sorted_members(const JinjaValue& value, const JinjaArguments& given) {
+  check_arguments("dictsort", given, {"case_sensitive", "by", "reverse"});
+  if (value.as_dict() == nullptr)
+    jinja_fail(cat("dictsort: ", value.type_name(), " is not a dict"));
+  const JinjaValue* by = argument(given, 1, "by");
+  const std::string order = by == nullptr ? "key" : by->str().bytes();
+  if (order != "key" && order != "value") jinja_fail("dictsort: by must be 'key' or 'value'");
+  const bool case_sensitive = flag_argument(given, 0, "case_sensitive");
+  std::vector<KeyedItem> items;
+  for (const auto& [name, member] : *value.as_dict())
+    items.push_back(
+        {{comparable(order == "key" ? name : member, case_sensitive)}, JinjaList{name, member}});
+  return sorted_by_keys(std::move(items), flag_argument(given, 2, "reverse"));
 }
 
 JinjaValue reversed(const JinjaValue& value, const JinjaArguments& /*given*/) {
@@ -227,10 +290,22 @@ JinjaValue reversed(const JinjaValue& value, const JinjaArguments& /*given*/) {
   return text_joined(items, {});
 }
 
-JinjaValue distinct(const JinjaValue& value, const JinjaArguments& /*given*/) {
+JinjaValue distinct(const JinjaValue& value, const JinjaArguments& given) {
+  check_arguments("unique", given, {"case_sensitive", "attribute"});
+  const bool case_sensitive = flag_argument(given, 0, "case_sensitive");
+  const JinjaValue* attribute = argument(given, 1, "attribute");
+  const std::string path =
+      attribute == nullptr || attribute->is_none() ? std::string() : attribute->str().bytes();
+  JinjaList keys;
   JinjaList items;
-  for (const JinjaValue& item : value.items())
-    if (std::ranges::find(items, item) == items.end()) items.push_back(item);
+  for (const JinjaValue& item : value.items()) {
+    JinjaValue key = comparable(dotted(item, path), case_sensitive);
+    if (key.as_list() != nullptr || key.as_dict() != nullptr)
+      jinja_fail(cat("unique does not compare ", key.type_name()));
+    if (std::ranges::find(keys, key) != keys.end()) continue;
+    keys.push_back(std::move(key));
+    items.push_back(item);
+  }
   return items;
 }
 
@@ -259,7 +334,7 @@ constexpr std::array kFilters = {
     FilterRow{"selectattr", selected<true, true>},
     FilterRow{"sort", sorted},
     FilterRow{"string", to_text},
-    FilterRow{"title", recased_filter<LetterCase::title>},
+    FilterRow{"title", recased_filter<LetterCase::words>},
     FilterRow{"tojson", to_json},
     FilterRow{"trim", trimmed},
     FilterRow{"unique", distinct},

@@ -230,12 +230,12 @@ JinjaValue Interpreter::call_macro(const JinjaStatement& macro, const JinjaArgum
   frames_.emplace_back();
   for (std::size_t i = 0; i < macro.parameters.size(); ++i) {
     const JinjaParameter& parameter = macro.parameters[i];
-    const auto named = given.named.find(parameter.name);
+    const JinjaValue* named = named_argument(given, parameter.name);
     JinjaValue value = JinjaValue::undefined(parameter.name);
     if (i < given.positional.size()) {
       value = given.positional[i];
-    } else if (named != given.named.end()) {
-      value = named->second;
+    } else if (named != nullptr) {
+      value = *named;
     } else if (parameter.otherwise) {
       value = evaluate(*parameter.otherwise);
     }

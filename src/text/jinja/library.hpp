@@ -27,6 +27,9 @@ std::optional<JinjaValue> method_of(const JinjaValue& value, std::string_view na
 const JinjaValue* argument(const JinjaArguments& arguments, std::size_t position,
                            std::string_view name);
 
+/// Returns the value of a named argument; none if it is absent.
+const JinjaValue* named_argument(const JinjaArguments& arguments, std::string_view name);
+
 /// Returns object.name or object["name"]; an undefined value if there is none.
 JinjaValue attribute_of(const JinjaValue& object, std::string_view name);
 

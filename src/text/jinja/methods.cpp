@@ -196,8 +196,13 @@ const MethodRow* find_row(const Table& table, std::string_view name) {
 const JinjaValue* argument(const JinjaArguments& given, std::size_t position,
                            std::string_view name) {
   if (position < given.positional.size()) return &given.positional[position];
-  const auto found = given.named.find(std::string(name));
-  return found == given.named.end() ? nullptr : &found->second;
+  return named_argument(given, name);
+}
+
+const JinjaValue* named_argument(const JinjaArguments& given, std::string_view name) {
+  for (const auto& [given_name, value] : given.named)
+    if (given_name == name) return &value;
+  return nullptr;
 }
 
 bool has_method(std::string_view name) {

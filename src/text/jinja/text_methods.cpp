@@ -15,6 +15,9 @@ bool is_space_at(const std::string& bytes, std::size_t at, std::size_t& length) 
   return (char_class(c) & kSpace) != 0 || (c >= 0x1C && c <= 0x1F);
 }
 
+/// The filter `title` of Jinja2 begins a word after white space and these characters.
+constexpr std::string_view kBeforeWord = "-({[<";
+
 /// Returns true for characters outside of ASCII that have upper or lower case.
 bool has_case(std::uint32_t c) {
   const std::uint8_t bits = char_class(c);
@@ -125,6 +128,7 @@ std::int64_t text_position(const MarkedText& text, std::string_view part, bool f
 }
 
 MarkedText text_recased(const MarkedText& text, LetterCase letters) {
+  const bool by_words = letters == LetterCase::words;
   std::string bytes = text.bytes();
   bool begins_word = true;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
@@ -133,10 +137,15 @@ MarkedText text_recased(const MarkedText& text, LetterCase letters) {
     if (begins_character(bytes[i]) && c > 127 && has_case(utf8_decode(bytes.data() + i, length)))
       jinja_fail("the case of letters outside of ASCII cannot be changed");
     const bool upper = letters == LetterCase::upper ||
-                       (letters == LetterCase::title && begins_word) ||
+                       ((letters == LetterCase::title || by_words) && begins_word) ||
                        (letters == LetterCase::capitalized && i == 0);
     bytes[i] = static_cast<char>(upper ? std::toupper(c) : std::tolower(c));
-    begins_word = std::isalpha(c) == 0;
+    if (!by_words) {
+      begins_word = std::isalpha(c) == 0;
+    } else if (begins_character(bytes[i])) {
+      begins_word =
+          kBeforeWord.find(bytes[i]) != std::string_view::npos || is_space_at(bytes, i, length);
+    }
   }
   return text.with_bytes(std::move(bytes));
 }

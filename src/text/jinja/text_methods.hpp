@@ -25,7 +25,13 @@ MarkedText text_joined(const JinjaList& items, const MarkedText& separator);
 /// Returns the position in characters, or -1.
 std::int64_t text_position(const MarkedText& text, std::string_view part, bool from_right);
 
-enum class LetterCase { lower, upper, capitalized, title };
+enum class LetterCase {
+  lower,
+  upper,
+  capitalized,
+  title,  // str.title(): "Foo_Bar", "It'S"
+  words,  // filter `title` of Jinja2: "Foo_bar", "It's"
+};
 
 /// Changes the case of ASCII letters. Throws JinjaFailure for other letters.
 MarkedText text_recased(const MarkedText& text, LetterCase letters);

@@ -22,7 +22,7 @@ using JinjaDict = std::vector<std::pair<JinjaValue, JinjaValue>>;
 /// The arguments of a call.
 struct JinjaArguments {
   JinjaList positional;
-  std::map<std::string, JinjaValue> named;
+  std::vector<std::pair<std::string, JinjaValue>> named;  // ordered as in the call
 };
 
 using JinjaFunction = std::function<JinjaValue(const JinjaArguments& arguments)>;

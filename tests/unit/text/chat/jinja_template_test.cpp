@@ -48,6 +48,44 @@ TEST(JinjaTemplate, ComputesExpressionsLikePython) {
             "3 -12 5 100");
 }
 
+TEST(JinjaTemplate, SortsAndComparesLikeJinja2) {
+  const auto pairs = [](const std::string& list) {
+    return rendered("{% for k, v in " + list + " %}{{ k }}{{ v }} {% endfor %}");
+  };
+  EXPECT_EQ(rendered("{{ ['b', 'A', 'a', 'B'] | sort | join }}"), "AabB");
+  EXPECT_EQ(rendered("{{ ['b', 'A', 'a', 'B'] | sort(case_sensitive=true) | join }}"), "ABab");
+  EXPECT_EQ(rendered("{{ ['b', 'A', 'a', 'B'] | sort(true) | join }}"), "bBAa");
+  EXPECT_EQ(rendered("{{ ['b', 'A', 'a', 'B'] | sort(reverse=true) | join }}"), "bBAa");
+  EXPECT_EQ(rendered("{{ [{'n': 'x', 'm': 2}, {'n': 'X', 'm': 1}, {'n': 'a', 'm': 3}]"
+                     " | sort(attribute='n,m') | map(attribute='m') | join }}"),
+            "312");
+  EXPECT_EQ(rendered("{{ [[2, 'b'], [1, 'a']] | sort(attribute=1) | map(attribute='0') | join }}"),
+            "12");
+  EXPECT_EQ(rendered("{{ ['a', 'A', 'b'] | unique | join }}"), "ab");
+  EXPECT_EQ(rendered("{{ ['a', 'A', 'b'] | unique(true) | join }}"), "aAb");
+  EXPECT_EQ(rendered("{{ ['é', 'É', 'e'] | unique | join }}"), "ée");
+  EXPECT_EQ(rendered("{{ [{'n': 1, 'm': 5}, {'n': 1, 'm': 6}] | unique(attribute='n')"
+                     " | map(attribute='m') | join }}"),
+            "5");
+  EXPECT_EQ(pairs("{'b': 1, 'A': 2, 'a': 3, 'B': 0} | dictsort"), "A2 a3 b1 B0 ");
+  EXPECT_EQ(pairs("{'b': 1, 'A': 2, 'a': 3, 'B': 0} | dictsort(true)"), "A2 B0 a3 b1 ");
+  EXPECT_EQ(pairs("{'b': 1, 'A': 2, 'a': 3} | dictsort(false, 'value')"), "b1 A2 a3 ");
+  EXPECT_EQ(pairs("{'b': 1, 'A': 2, 'a': 3, 'B': 0} | dictsort(reverse=true)"), "b1 B0 A2 a3 ");
+}
+
+TEST(JinjaTemplate, BeginsWordsLikeJinja2AndPython) {
+  EXPECT_EQ(rendered("{{ \"foo_bar it's x-y (z\\u00a0q\" | title }}"),
+            "Foo_bar It's X-Y (Z\u00a0Q");
+  EXPECT_EQ(rendered("{{ \"foo_bar it's x-y\".title() }}"), "Foo_Bar It'S X-Y");
+}
+
+TEST(JinjaTemplate, SetsEachKeyOfADictOnce) {
+  EXPECT_EQ(
+      JinjaTemplate("{{ dict({'a': 1, 'b': 2}, a=3, d=4, c=5) }}", "T").render({}).text.bytes(),
+      "{'a': 3, 'b': 2, 'd': 4, 'c': 5}");
+  EXPECT_EQ(rendered("{{ {'a': 1, 'b': 2, 'a': 3} }}"), "{'a': 3, 'b': 2}");
+}
+
 TEST(JinjaTemplate, KeepsTheWhiteSpaceRulesOfTransformers) {
   EXPECT_EQ(rendered("a\n  {% if true %}\nb\n  {% endif %}\nc\n"), "a\nb\nc");
   EXPECT_EQ(rendered("a {%- if true -%} b {% endif %} c"), "ab  c");
@@ -119,6 +157,13 @@ TEST(JinjaTemplate, RefusesByLineAndColumn) {
            {"{{ missing.name }}", "an undefined value has no attribute 'name'"},
            {"{{ 1 + 'a' }}", "'+' is not defined for an int and a text"},
            {"{{ nothing() }}", "the function nothing() does not exist"},
+           {"{{ list | sort(by='x') }}", "sort(by=) is not supported"},
+           {"{{ list | unique(true, 'x', 1) }}", "unique has at most 2 arguments"},
+           {"{{ dict | dictsort(by='size') }}", "dictsort: by must be 'key' or 'value'"},
+           {"{{ list | dictsort }}", "dictsort: a list is not a dict"},
+           {"{{ [list] | unique }}", "unique does not compare a list"},
+           {"{{ ['Σ', 'b'] | sort }}", "a capital sigma"},
+           {"{{ namespace([['a', 1]]) }}", "dict() and namespace() take one dict"},
            {"{{ raise_exception('no') }}", "the template refuses the conversation: no"},
            {"{% for i in range(3000) %}{% for j in range(3000) %}{% endfor %}{% endfor %}",
             "too many steps"},
