@@ -6,7 +6,7 @@
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 #include "text/chat/chat_template.hpp"
-#include "text/chat/jinja_chat.hpp"
+#include "text/chat/own_format.hpp"
 #include "text/learn/tokenizer_writer.hpp"
 
 namespace trireme::checkpoint {
@@ -28,8 +28,8 @@ std::string jinja_of(const std::map<std::string, std::string>& files) {
 std::string template_of_files(const std::map<std::string, std::string>& files) {
   const std::string jinja = jinja_of(files);
   if (jinja.empty() || jinja == text::kNewTokenizerTemplate) return "";
-  if (const text::ChatTemplate* found = text::nearest_chat_template(jinja)) return found->name;
-  return text::custom_template_name(jinja);
+  const text::ChatTemplatePtr own = text::own_chat_format(jinja, "the chat template").format;
+  return own != nullptr ? own->name : text::custom_template_name(jinja);
 }
 
 bool is_custom_template(std::string_view name) {

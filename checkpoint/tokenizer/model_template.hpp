@@ -11,10 +11,10 @@ namespace trireme::checkpoint {
 /// Throws Error(data) for a tokenizer_config.json that is not JSON.
 std::string jinja_of(const std::map<std::string, std::string>& files);
 
-/// Returns the name of the template that renders like the Jinja text of `files`
-/// (nearest_chat_template); "custom-" and the first 12 hex digits of the XXH3-128 of the text if
-/// there is none. Returns "" if the files have no chat template, or the template of a new tokenizer
-/// (`trireme-data tokenizer train`), with which no model was trained.
+/// Returns the name of the format for the Jinja text of `files` (text::own_chat_format): a named
+/// format, or "custom-" and the first 12 hex digits of the XXH3-128 of the text. Returns "" if the
+/// files have no chat template, or the template of a new tokenizer (`trireme-data tokenizer train`),
+/// with which no model was trained.
 std::string template_of_files(const std::map<std::string, std::string>& files);
 
 /// Returns true for a template name that stands for an unknown Jinja text.

@@ -20,6 +20,7 @@
 #include "generate/load/model_source.hpp"
 #include "model/residual_terms.hpp"
 #include "model/stages/stages.hpp"
+#include "text/chat/own_format.hpp"
 
 namespace trireme::generate {
 namespace {
@@ -55,30 +56,26 @@ text::Tokenizer tokenizer_of(const ModelSource& source) {
       formatted("{}\nThis model takes token ids only, no text", problem));
 }
 
-/// Returns the format made from the Jinja template of the tokenizer; null if there is no template,
-/// or it is not supported, which is logged.
-text::ChatTemplatePtr jinja_format_of(const ModelSource& source) {
-  const std::string jinja = checkpoint::jinja_of(source.files);
-  if (jinja.empty()) return nullptr;
-  text::ChatTemplatePtr format;
-  const std::string where = formatted("{}: the chat template", source.place.string());
-  if (const auto error = comm::capture([&] { format = text::jinja_chat_template(jinja, where); }))
-    log::warn(error->what());
-  return format;
-}
-
 text::ChatTemplatePtr chat_of(const ModelSource& source) {
   if (!source.chat.empty() && !checkpoint::is_custom_template(source.chat))
     return text::shared_chat_template(source.chat);
   const std::string jinja = checkpoint::jinja_of(source.files);
+  if (jinja.empty()) return nullptr;
   // A run of adapters or an import can have other tokenizer files than the run that trained.
-  if (!source.chat.empty() && !jinja.empty() && text::custom_template_name(jinja) != source.chat)
+  if (!source.chat.empty() && text::custom_template_name(jinja) != source.chat)
     log::warn(formatted(
         "{} was trained with the chat template {}, but its tokenizer has {}, which is used here",
         source.place.string(), source.chat, text::custom_template_name(jinja)));
-  const text::ChatTemplate* named =
-      source.chat.empty() ? text::nearest_chat_template(jinja) : nullptr;
-  return named != nullptr ? text::shared_chat_template(named->name) : jinja_format_of(source);
+  const text::OwnFormat own =
+      text::own_chat_format(jinja, formatted("{}: the chat template", source.place.string()));
+  if (!own.refusal.empty())
+    log::warn(
+        own.format == nullptr
+            ? own.refusal
+            : formatted("{}\nThe chat format {} is used instead. It has the same markers, but "
+                        "may write other text. --chat-template selects another one",
+                        own.refusal, own.format->name));
+  return own.format;
 }
 
 /// Throws Error(usage) unless all ranks get the same number of heads.

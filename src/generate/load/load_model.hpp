@@ -24,8 +24,8 @@ struct LoadedModel {
   /// The tokenizer's end tokens and those of generation_config.json.
   std::vector<std::uint32_t> end_tokens;
   std::filesystem::path checkpoint;  // checkpoint or Hugging Face directory that was loaded
-  /// The chat format the model was trained with, or the known format that matches the tokenizer's
-  /// own template, or this Jinja template itself. Null if there is none.
+  /// The chat format the model was trained with, or the format of the tokenizer's own template
+  /// (own_chat_format). Null if there is none.
   text::ChatTemplatePtr chat = nullptr;
   /// Name of the chat template used in training or import (template_of); "" if unknown.
   std::string chat_template_name = {};

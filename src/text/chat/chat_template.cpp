@@ -52,6 +52,10 @@ const std::array<ChatTemplate, 8>& templates() {
 
 }  // namespace
 
+std::span<const ChatTemplate> chat_templates() {
+  return templates();
+}
+
 std::string_view role_name(Role role) noexcept {
   constexpr std::array<std::string_view, 4> kNames{"system", "user", "assistant", "tool"};
   return kNames[static_cast<std::size_t>(role)];

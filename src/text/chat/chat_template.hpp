@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,15 +61,18 @@ struct ChatTemplate {
   std::function<std::string()> jinja;  // Jinja template with the same result (jinja.cpp)
 };
 
+/// Returns all named formats.
+std::span<const ChatTemplate> chat_templates();
+
 /// Returns a format by name; null if there is none.
 const ChatTemplate* find_chat_template(std::string_view name);
 
 /// Returns a format by name. Throws Error(usage) that lists the names.
 const ChatTemplate& chat_template(std::string_view name);
 
-/// Returns the format for a tokenizer's chat template `jinja`: the one with this text, otherwise
-/// the one with the same markers (its default system message may differ). Null if the markers are
-/// unknown.
+/// Returns the format that is nearest to a tokenizer's chat template `jinja`: the one with this
+/// text, otherwise the one with the same markers, which may write other text (own_chat_format
+/// compares the texts). Null if the markers are unknown.
 const ChatTemplate* nearest_chat_template(std::string_view jinja);
 
 /// Returns "minimind-v1, minimind-v2, ...".

@@ -124,7 +124,8 @@ class JinjaChat {
         {"add_generation_prompt", generation_prompt}};
     if (!options.begin_token.empty()) variables["bos_token"] = key(options.begin_token);
     if (!options.end_token.empty()) variables["eos_token"] = key(options.end_token);
-    if (options.thinking) variables["enable_thinking"] = *options.thinking;
+    for (const char* name : {"enable_thinking", "open_thinking"})  // Qwen3, MiniMind
+      if (options.thinking) variables[name] = *options.thinking;
     if (options.with_date) variables["strftime_now"] = jinja::JinjaFunction(today);
     return template_.render(std::move(variables));
   }
@@ -190,6 +191,30 @@ class JinjaChat {
   jinja::JinjaTemplate template_;
 };
 
+/// Finds out if RenderOptions::thinking changes the prompt of a template.
+ThinkingSwitch thinking_switch(const JinjaChat& chat) {
+  Conversation question;
+  question.messages.resize(1);
+  question.messages[0].content = "question";
+  const auto prompt = [&](std::optional<bool> thinking) {
+    return chat
+        .render(question, {.begin_token = "<s>",
+                           .end_token = "</s>",
+                           .generation_prompt = true,
+                           .thinking = thinking,
+                           .with_date = true})
+        .text;
+  };
+  try {
+    const std::string off = prompt(false);
+    if (prompt(true) == off) return ThinkingSwitch::none;
+    return prompt({}) == off ? ThinkingSwitch::off_by_default : ThinkingSwitch::on_by_default;
+  } catch (const Error& error) {  // the template refuses the question
+    if (error.kind() != ErrorKind::data) throw;
+    return ThinkingSwitch::none;
+  }
+}
+
 }  // namespace
 
 std::string jinja_of_tokenizer(const std::map<std::string, std::string>& files) {
@@ -213,12 +238,14 @@ ChatTemplatePtr jinja_chat_template(const std::string& jinja, std::string_view w
       named != nullptr && named->jinja() == jinja)
     return shared_chat_template(named->name);
   const auto has = [&](std::string_view part) { return jinja.find(part) != std::string::npos; };
+  // Qwen3-Coder writes a call as <tool_call> with <function=NAME>, which is not JSON.
+  const bool writes_json_calls = has("<tool_call>") && !has("<function=");
   const auto chat = std::make_shared<const JinjaChat>(jinja, where);  // shared by copies of render
   ChatTemplate format{custom_template_name(jinja),
                       {},
                       MaskSearch::every_answer,
-                      has("<tool_call>") ? CallForm::qwen : CallForm::none,
-                      has("enable_thinking") ? ThinkingSwitch::on_by_default : ThinkingSwitch::none,
+                      writes_json_calls ? CallForm::qwen : CallForm::none,
+                      thinking_switch(*chat),
                       [chat](const Conversation& conversation, const RenderOptions& options) {
                         return chat->render(conversation, options);
                       },

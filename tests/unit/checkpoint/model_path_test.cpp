@@ -64,7 +64,8 @@ void save_adapters(const fs::path& run, const fs::path& base) {
 TEST(ModelTemplate, IsKeptFromADirectoryThroughItsImport) {
   const std::map<std::string, std::string> cases{
       {text::chat_template("minimind-v3").jinja(), "minimind-v3"},
-      {"{{ '<|im_start|>' }}{%- if enable_thinking %}", "qwen3"},
+      {"{{ '<|im_start|>' }}{%- if enable_thinking %}", "qwen3"},  // not supported: no endif
+      {"{{ '<|im_start|>' ~ enable_thinking }}", "custom-"},
       {"[INST] {{ messages }} [/INST]", "custom-"}};
   for (const auto& [jinja, name] : cases) {
     const TempDirectory folder;

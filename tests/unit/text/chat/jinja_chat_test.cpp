@@ -122,13 +122,29 @@ TEST(JinjaChat, NamesCustomTemplatesAndRecognizesNamedOnes) {
 TEST(JinjaChat, RendersTheJinjaTextsOfNamedTemplates) {
   for (const char* name : {"minimind-v1", "minimind-v2", "minimind-v2.5", "minimind-v3", "chatml",
                            "qwen3", "llama3", "plain"}) {
-    // A space makes the text another one, so that the interpreter runs.
-    const std::string source = chat_template(name).jinja() + "{# #}";
-    EXPECT_EQ(
-        jinja_chat_template(source, name)->render(two_turns(), {.generation_prompt = true}).text,
-        chat_template(name).render(two_turns(), {.generation_prompt = true}).text)
-        << name;
+    // A comment makes the text another one, so that the interpreter runs.
+    const ChatTemplatePtr made = jinja_chat_template(chat_template(name).jinja() + "{# #}", name);
+    const ChatTemplate& named = chat_template(name);
+    for (const auto thinking :
+         std::initializer_list<std::optional<bool>>{std::nullopt, false, true}) {
+      const RenderOptions options{.generation_prompt = true, .thinking = thinking};
+      EXPECT_EQ(made->render(two_turns(), options).text, named.render(two_turns(), options).text)
+          << name;
+    }
+    EXPECT_EQ(made->calls, named.calls) << name;
+    EXPECT_EQ(made->thinking, named.thinking) << name;
   }
+}
+
+TEST(JinjaChat, FindsTheFormOfCallsAndTheDefaultOfThinking) {
+  const auto made = [](const std::string& source) { return jinja_chat_template(source, "T"); };
+  using enum ThinkingSwitch;
+  EXPECT_EQ(made("{{ '<tool_call>\n{' }}")->calls, CallForm::qwen);
+  EXPECT_EQ(made("{{ '<tool_call>\n<function=' }}")->calls, CallForm::none);
+  EXPECT_EQ(made("{{ '' if open_thinking else '<think>' }}")->thinking, off_by_default);
+  EXPECT_EQ(made("{{ '<think>' if enable_thinking is false }}")->thinking, on_by_default);
+  EXPECT_EQ(made("{{ enable_thinking is defined }}")->thinking, none) << "the value has no effect";
+  EXPECT_EQ(made("{{ raise_exception('no') if messages | length < 2 }}")->thinking, none);
 }
 
 }  // namespace
