@@ -84,10 +84,8 @@ class ChatDocuments : public DocumentMaker {
         cut_rule_(by_name<data::PairCutRule>(data::kPairCutRules, rules.config.chat.cut_pairs)),
         encoder_(tokenizer, text::parse_special_in_content(rules.config.chat.special_in_content)),
         reader_(form_, rules.fields),
-        unwritten_(template_) {
-    if (const auto id = tokenizer.bos_id()) options_.begin_token = tokenizer.token_content(*id);
-    if (const auto id = tokenizer.eos_id()) options_.end_token = tokenizer.token_content(*id);
-  }
+        options_(render_options(tokenizer)),
+        unwritten_(template_, options_) {}
 
   void take(const Record& record, ChunkResult& result) override {
     if (!rules_.forms.empty()) reader_.set_form(rules_.forms[result.file]);
@@ -239,9 +237,9 @@ class ChatDocuments : public DocumentMaker {
   data::PairCutRule cut_rule_;
   text::ChatEncoder encoder_;
   text::ChatReader reader_;
+  text::RenderOptions options_;
   UnwrittenFields unwritten_;
   std::vector<text::UnreadField> unwritten_fields_;
-  text::RenderOptions options_;
   std::string repaired_;
   std::vector<text::Conversation> conversations_;
   Chat chats_[2];

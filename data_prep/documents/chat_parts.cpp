@@ -69,13 +69,21 @@ text::Conversation probe_of(std::size_t part) {
 
 }  // namespace
 
-UnwrittenFields::UnwrittenFields(const text::ChatTemplate& chat_template)
+text::RenderOptions render_options(const text::Tokenizer& tokenizer) {
+  text::RenderOptions options;
+  if (const auto id = tokenizer.bos_id()) options.begin_token = tokenizer.token_content(*id);
+  if (const auto id = tokenizer.eos_id()) options.end_token = tokenizer.token_content(*id);
+  return options;
+}
+
+UnwrittenFields::UnwrittenFields(const text::ChatTemplate& chat_template,
+                                 const text::RenderOptions& options)
     : template_(chat_template.name) {
   for (std::size_t part = 0; part < parts().size(); ++part) {
     bool is_written = true;
     // A Jinja template may refuse a conversation; then it refuses such a record, too.
     if (!comm::capture([&] {
-          const text::RenderedChat rendered = chat_template.render(probe_of(part), {});
+          const text::RenderedChat rendered = chat_template.render(probe_of(part), options);
           is_written = rendered.text.find(kProbe) != std::string::npos;
         }) &&
         !is_written)

@@ -58,9 +58,8 @@ class PromptDocuments : public DocumentMaker {
         template_(*rules.chat_template),
         encoder_(tokenizer, text::parse_special_in_content(rules.config.chat.special_in_content)),
         reader_(text::ChatForm::prompt),
-        unwritten_(template_) {
-    if (const auto id = tokenizer.bos_id()) options_.begin_token = tokenizer.token_content(*id);
-    if (const auto id = tokenizer.eos_id()) options_.end_token = tokenizer.token_content(*id);
+        options_(render_options(tokenizer)),
+        unwritten_(template_, options_) {
     options_.generation_prompt = true;
   }
 
@@ -123,9 +122,9 @@ class PromptDocuments : public DocumentMaker {
   const text::ChatTemplate& template_;
   text::ChatEncoder encoder_;
   text::ChatReader reader_;
+  text::RenderOptions options_;
   UnwrittenFields unwritten_;
   std::vector<text::UnreadField> unwritten_fields_;
-  text::RenderOptions options_;
   text::EncodedChat encoded_;
   std::string repaired_;
   std::string record_;

@@ -102,6 +102,24 @@ TEST_F(FieldsOfRecords, AreThoseThatATemplateDoesNotWrite) {
   EXPECT_EQ(found["ignored_fields"], expected);
 }
 
+TEST_F(FieldsOfRecords, AreThoseThatATemplateWithTheEndTokenDoesNotWrite) {
+  write_text(path_ / "template.jinja",
+             "{% for m in messages %}{{ m.role + m.content + eos_token }}{% endfor %}");
+  const std::string record =
+      R"({"tools": [{"name": "f"}], "messages": [{"role": "user", "content": "q"}, )"
+      R"({"role": "assistant", "content": "a", "reasoning_content": "hm"}]})";
+  const SortedJson found = pack_lines("sft", {record}, [this](PackConfig& config) {
+    config.documents.chat.format = "";
+    config.documents.chat.template_file = (path_ / "template.jinja").string();
+  });
+
+  std::vector<std::string> names;
+  for (const auto& [name, count] : found["ignored_fields"].items()) names.push_back(name);
+  ASSERT_EQ(names.size(), 2U);
+  EXPECT_TRUE(names[0].starts_with("reasoning_content (not written by --template custom-"));
+  EXPECT_TRUE(names[1].starts_with("tools (not written by --template custom-"));
+}
+
 TEST_F(FieldsOfRecords, InsideATextAreCountedToo) {
   const auto texts = [](PackConfig& config) { config.documents.chat.format = ""; };
   const SortedJson found = pack_lines(
