@@ -291,6 +291,10 @@ train_job() {
     set -- "$@" --run "$run"
   fi
   prepare_srun
+  if [[ -n $TRIREME_SPARES && -n ${SLURM_HET_SIZE:-} ]]; then
+    job_error "TRIREME_SPARES=$TRIREME_SPARES is not supported in a heterogeneous job, which needs all its nodes. Submit it with TRIREME_SPARES= (empty)"
+    exit 2
+  fi
   if [[ -n $TRIREME_SPARES ]] && ! choose_nodes; then
     job_error "TRIREME_SPARES=$TRIREME_SPARES leaves no node of ${SLURM_JOB_NUM_NODES:-1}"
     exit 2

@@ -348,6 +348,10 @@ components_are_one_world() {
   local -x SLURM_CPUS_PER_TASK_HET_GROUP_0=3
   expect_match "its step" '^srun --het-group=0-1 .* --cpus-per-task=3 .*/trireme pretrain --data d ' "$(DRY_RUN=1 slurm/hetjob.sbatch --data d)"
   expect_equal "its nodes and tasks" 'n[1-2],n7 17' "$(join_components; printf '%s %s' "$SLURM_JOB_NODELIST" "$SLURM_NTASKS")"
+  local rc=0
+  TRIREME_SPARES=0 DRY_RUN=1 slurm/hetjob.sbatch --data d >"$work/out" 2>&1 || rc=$?
+  expect_equal "exit with spare nodes" 2 "$rc"
+  expect_match "its message" 'TRIREME_SPARES=0 is not supported in a heterogeneous job' "$(<"$work/out")"
 }
 
 # A node is lost, and the job continues on its other nodes: the second step excludes the node, and ends the job.
