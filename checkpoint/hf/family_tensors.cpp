@@ -27,19 +27,10 @@ bool replace(std::string& text, std::string_view from, std::string_view to) {
   return true;
 }
 
-std::string file_name(const Family& family, std::string name) {
-  for (const RenamedPart& part : family.renamed) (void)replace(name, part.ours, part.file);
-  for (const FusedLinear& fused : family.fused) {
-    for (const std::string_view part : fused.parts)
-      if (replace(name, part, fused.file)) return name;
-  }
-  return name;
-}
-
 std::vector<FileTensor> file_tensors(const Family& family, const model::ModelConfig& config) {
   std::vector<FileTensor> tensors;
   for (const HfTensor& tensor : hf_tensors(config)) {
-    const std::string name = file_name(family, tensor.name);
+    const std::string name = family_tensor_name(family, tensor.name);
     const auto same = std::find_if(tensors.rbegin(), tensors.rend(),
                                    [&](const FileTensor& one) { return one.name == name; });
     if (same == tensors.rend()) {
@@ -172,6 +163,15 @@ WeightTensor rows_of(const WeightTensor& tensor, const NamedShape& part, PartRow
 
 }  // namespace
 
+std::string family_tensor_name(const Family& family, std::string name) {
+  for (const RenamedPart& part : family.renamed) (void)replace(name, part.ours, part.file);
+  for (const FusedLinear& fused : family.fused) {
+    for (const std::string_view part : fused.parts)
+      if (replace(name, part, fused.file)) return name;
+  }
+  return name;
+}
+
 WeightSource from_family(const Family& family, const model::ModelConfig& config,
                          WeightSource weights, const std::string& where) {
   // More layers or experts than tensors are an error that checked_tensors() names.
@@ -212,7 +212,8 @@ WeightSource from_family(const Family& family, const model::ModelConfig& config,
   }
   if (!problems.empty()) fail(ErrorKind::data, "{} cannot be imported:{}", where, problems);
   // A file may repeat the tied output matrix under the name of its family.
-  if (auto output = weights.extract(file_name(family, "lm_head.weight")); !output.empty()) {
+  if (auto output = weights.extract(family_tensor_name(family, "lm_head.weight"));
+      !output.empty()) {
     output.key() = "lm_head.weight";
     weights.insert(std::move(output));
   }
@@ -262,8 +263,7 @@ std::vector<SafetensorsSource> to_family(
   return result;
 }
 
-std::string hf_adapter_problem(std::string_view model_type, const model::ModelConfig& config) {
-  const Family* family = find_family(model_type);
+std::string hf_adapter_problem(const Family* family, const model::ModelConfig& config) {
   const bool fused = family != nullptr && !family->fused.empty();
   if (!fused && !is_partial(config)) return "";
   return formatted("{} in transformers, so adapters of single linears do not fit",

@@ -14,6 +14,10 @@
 /// (partial_rotary_row).
 namespace trireme::checkpoint {
 
+/// Returns the name in the files of a family for a name of hf_tensors. A fused linear has the name
+/// of the whole linear.
+std::string family_tensor_name(const Family& family, std::string name);
+
 /// Returns the tensors of a file by the names of hf_tensors. Other tensors stay. Throws Error(data)
 /// naming every fused tensor that is missing and every tensor with a wrong shape.
 WeightSource from_family(const Family& family, const model::ModelConfig& config,
@@ -25,8 +29,8 @@ std::vector<SafetensorsSource> to_family(
     const Family& family, const model::ModelConfig& config, DType dtype,
     const std::function<std::vector<SafetensorsSource>(DType)>& weights);
 
-/// Returns why adapters cannot be exchanged as PEFT directories with models of this model_type; "" if
-/// they can.
-std::string hf_adapter_problem(std::string_view model_type, const model::ModelConfig& config);
+/// Returns why adapters cannot be exchanged as PEFT directories with models of this family (null:
+/// no family); "" if they can.
+std::string hf_adapter_problem(const Family* family, const model::ModelConfig& config);
 
 }  // namespace trireme::checkpoint

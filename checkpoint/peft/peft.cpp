@@ -12,6 +12,7 @@
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/hf/export_files.hpp"
 #include "checkpoint/hf/family_tensors.hpp"
+#include "checkpoint/hf/hf_config.hpp"
 #include "checkpoint/hf/hf_reader.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "comm/share.hpp"
@@ -31,18 +32,31 @@ constexpr std::string_view kPrefix = "base_model.model.";
 constexpr std::array kHalves{".lora_A.weight", ".lora_B.weight"};
 constexpr std::string_view kParam = "param/";
 
+/// Returns the name in transformers of a tensor of an adapter. `family`: null if no family can
+/// express the model.
+std::string peft_name(const Family* family, const std::string& name) {
+  return family == nullptr ? name : family_tensor_name(*family, name);
+}
+
+/// Returns the last component of the name in transformers of a linear: "c_fc".
+std::string peft_target(const Family* family, const model::LinearShape& linear) {
+  std::string name = peft_name(family, cat(".", linear.module, "."));
+  name.pop_back();
+  return name.substr(name.rfind('.') + 1);
+}
+
 std::vector<std::string> target_names(const model::LoraConfig& lora,
-                                      const model::ModelConfig& model) {
+                                      const model::ModelConfig& model, const Family* family) {
   const model::LinearShapes linears = model::block_linears(model);
   const auto targeted = model::lora_targets(lora, model);
   std::vector<std::string> names;
   for (std::size_t i = 0; i < linears.size(); ++i) {
-    if (targeted[i]) names.emplace_back(linears[i].name());
+    if (targeted[i]) names.push_back(peft_target(family, linears[i]));
   }
   return names;
 }
 
-std::string config_text(const model::LoraConfig& lora, const model::ModelConfig& model,
+std::string config_text(const model::LoraConfig& lora, std::vector<std::string> targets,
                         const std::string& base_name) {
   Json json;
   json["peft_type"] = "LORA";
@@ -55,7 +69,7 @@ std::string config_text(const model::LoraConfig& lora, const model::ModelConfig&
     json["lora_alpha"] = static_cast<std::int64_t>(alpha);
   json["lora_dropout"] = lora.dropout;
   json["use_rslora"] = lora.rslora;
-  json["target_modules"] = target_names(lora, model);
+  json["target_modules"] = std::move(targets);
   json["bias"] = "none";
   json["fan_in_fan_out"] = false;
   json["init_lora_weights"] = true;
@@ -117,7 +131,8 @@ void check_named(const Json& config, const std::vector<std::string>& targets,
 }
 
 /// Returns the tensors by their names in our checkpoints, without "param/".
-WeightSource adapter_weights(const fs::path& directory) {
+WeightSource adapter_weights(const fs::path& directory, const model::ModelConfig& model,
+                             const Family* family) {
   const fs::path path = directory / kWeightsFile;
   const auto file = std::make_shared<const SafetensorsFile>(SafetensorsFile::open(path));
   std::map<std::string, std::shared_ptr<const SafetensorsFile>> tensors;
@@ -129,7 +144,17 @@ WeightSource adapter_weights(const fs::path& directory) {
            name.substr(0, 200), kPrefix);
     weights[name.substr(kPrefix.size())] = std::move(tensor);
   }
-  return weights;
+  WeightSource own;
+  for (const LoraAdapter& adapter : lora_adapters({.rank = 1}, model)) {
+    for (const char* half : kHalves) {
+      auto node = weights.extract(peft_name(family, adapter.module + half));
+      if (node.empty()) continue;
+      node.key() = adapter.module + half;
+      own.insert(std::move(node));
+    }
+  }
+  own.merge(weights);  // unknown tensors, which check_fit names
+  return own;
 }
 
 /// Returns the last component of the names of the modules that have an adapter.
@@ -171,7 +196,8 @@ void export_peft(const Checkpoint& checkpoint, const fs::path& directory, comm::
   if (!holds_adapters(checkpoint))
     fail(ErrorKind::usage, "--adapter: {} contains no adapters; omit --adapter", where);
   const model::ModelConfig config = model_from_values(checkpoint.manifest().values, where);
-  if (const std::string why = hf_adapter_problem(family_value(checkpoint), config); !why.empty())
+  const Family* family = fitting_family(config, family_value(checkpoint));
+  if (const std::string why = hf_adapter_problem(family, config); !why.empty())
     fail(ErrorKind::usage, "--adapter: {}: {}; export the merged model without --adapter", where,
          why);
   const model::LoraConfig lora = lora_of(checkpoint);
@@ -182,7 +208,7 @@ void export_peft(const Checkpoint& checkpoint, const fs::path& directory, comm::
     for (const char* half : kHalves) {
       const std::string name = adapter.module + half;
       const auto& saved = checkpoint.manifest().tensors.at(cat(kParam, name));
-      sources.push_back({cat(kPrefix, name), dtype, saved.shape,
+      sources.push_back({cat(kPrefix, peft_name(family, name)), dtype, saved.shape,
                          [&checkpoint, name, dtype, from = saved.dtype](std::span<std::byte> to) {
                            convert_floats(from, checkpoint.read_logical(cat(kParam, name)), dtype,
                                           to);
@@ -192,7 +218,8 @@ void export_peft(const Checkpoint& checkpoint, const fs::path& directory, comm::
   write_whole_directory(directory, world, [&](const fs::path& temporary) {
     write_checked_file(temporary / kWeightsFile, sources, world);
     comm::on_first_rank(world, [&] {
-      write_file_atomic(temporary / kConfigFile, config_text(lora, config, base_name));
+      write_file_atomic(temporary / kConfigFile,
+                        config_text(lora, target_names(lora, config, family), base_name));
       for (const auto& [name, content] : exported_tokenizer(checkpoint))
         write_file_atomic(temporary / name, content);
     });
@@ -206,17 +233,15 @@ PeftAdapters read_peft(const fs::path& directory,
   const fs::path config_path = directory / kConfigFile;
   const Json config = read_json(config_path);
   model::LoraConfig lora = lora_in(config, config_path.string());
-  const WeightSource weights = adapter_weights(directory);
   const model::ModelConfig model = model_from_values(base_values, where);
-  const auto family = base_values.find(kHfFamilyValue);
-  if (const std::string why =
-          hf_adapter_problem(family == base_values.end() ? "" : family->second, model);
-      !why.empty())
+  const auto stored = base_values.find(kHfFamilyValue);
+  const Family* family = fitting_family(model, stored == base_values.end() ? "" : stored->second);
+  if (const std::string why = hf_adapter_problem(family, model); !why.empty())
     fail(ErrorKind::data, "{} cannot be imported: {}", directory.string(), why);
-  const std::vector<std::string> targets = targets_in(weights, model);
-  check_named(config, targets, config_path.string());
-  lora.targets = joined(targets, ",");
+  const WeightSource weights = adapter_weights(directory, model, family);
+  lora.targets = joined(targets_in(weights, model), ",");
   const std::vector<LoraAdapter> adapters = lora_adapters(lora, model);
+  check_named(config, target_names(lora, model, family), config_path.string());
   check_fit(weights, adapters, lora.rank, directory.string());
   PeftAdapters read;
   for (const auto& [key, value] : base_values) {

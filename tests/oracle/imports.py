@@ -181,17 +181,25 @@ def check_llama_names(trireme, driver, work, tokenizer, tokens):
 # ---- adapters
 
 def check_peft(trireme, trireme_data, driver, work):
+    from transformers import LlamaConfig, Starcoder2Config
+    shape = {"vocab_size": VOCAB, "hidden_size": DIM, "intermediate_size": 192, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
+             "num_key_value_heads": KV_HEADS, "max_position_embeddings": 128, "tie_word_embeddings": False}
+    tokenizer, every = make_tokenizer(trireme_data, work), {"target_modules": "all-linear", "r": 8, "lora_alpha": 16, "use_rslora": True}
+    programs = (trireme, driver, work, tokenizer)
+    return (check_adapters(*programs, "llama", LlamaConfig(**shape), {"qv": {"target_modules": ["q_proj", "v_proj"], "r": 4, "lora_alpha": 9}, "all": every})
+            + check_adapters(*programs, "starcoder2", Starcoder2Config(**shape), {"all": every, "mlp": {"target_modules": ["c_fc"], "r": 4, "lora_alpha": 9}}))
+
+
+def check_adapters(trireme, driver, work, tokenizer, family, config, cases):
     from peft import LoraConfig, PeftModel, get_peft_model
-    from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
-    tokenizer, good = make_tokenizer(trireme_data, work), []
+    from transformers import AutoModelForCausalLM
+    good = []
     tokens = torch.randint(0, VOCAB, (2, 40), generator=torch.Generator().manual_seed(1))
     torch.manual_seed(7)
-    config = LlamaConfig(vocab_size=VOCAB, hidden_size=DIM, intermediate_size=192, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
-                         num_key_value_heads=KV_HEADS, max_position_embeddings=128, tie_word_embeddings=False)
-    plain = LlamaForCausalLM(config)
+    plain = AutoModelForCausalLM.from_config(config)
     for parameter in plain.parameters():
         parameter.data.copy_(torch.randn_like(parameter) * 0.1 + (parameter.dim() == 1))
-    start, base = os.path.join(work, "start"), os.path.join(work, "base")
+    start, base = os.path.join(work, f"{family}.start"), os.path.join(work, f"{family}.base")
     plain.save_pretrained(start)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         with open(os.path.join(tokenizer, name), "rb") as source, open(os.path.join(start, name), "wb") as target:
@@ -201,8 +209,8 @@ def check_peft(trireme, trireme_data, driver, work):
     def fresh():
         return AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32)
 
-    for name, options in (("qv", {"target_modules": ["q_proj", "v_proj"], "r": 4, "lora_alpha": 9}),
-                          ("all", {"target_modules": "all-linear", "r": 8, "lora_alpha": 16, "use_rslora": True})):
+    for case, options in cases.items():
+        name = f"{family} {case}"
         theirs, run, merged, ours = (os.path.join(work, f"{name}.{part}") for part in ("peft", "run", "hf", "ours"))
         model = get_peft_model(fresh(), LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, **options)).eval()
         for key, parameter in model.named_parameters():

@@ -31,12 +31,12 @@ model::ModelConfig small_model() {
   return config;
 }
 
-StateDict state_of(const std::vector<NamedShape>& tensors, std::vector<std::vector<float>>& storage,
-                   unsigned seed) {
+StateDict state_of(const model::ModelConfig& model, const std::vector<NamedShape>& tensors,
+                   std::vector<std::vector<float>>& storage, unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0.0F, 0.5F);
   StateDict state;
-  put_model_values(small_model(), state.values);
+  put_model_values(model, state.values);
   storage.reserve(tensors.size());
   for (const NamedShape& tensor : tensors) {
     storage.emplace_back(static_cast<std::size_t>(parallel::Slice::whole(tensor.shape).count()));
@@ -48,22 +48,23 @@ StateDict state_of(const std::vector<NamedShape>& tensors, std::vector<std::vect
   return state;
 }
 
-/// Saves a LoRA run with adapters of q_proj and down_proj in both layers, and its base.
-void save_run(const fs::path& run, bool rslora) {
+/// Saves a LoRA run and its base.
+void save_run(const fs::path& run, const model::ModelConfig& model, const model::LoraConfig& lora) {
   comm::SelfCommunicator alone;
   std::vector<std::vector<float>> base;
-  save_checkpoint(run / "base", 0, state_of(model_tensors(small_model()), base, 1), alone, {});
-  std::vector<NamedShape> halves;
-  const model::LoraConfig lora{
-      .rank = kRank, .alpha = 5, .dropout = 0, .targets = "q_proj,down_proj", .rslora = rslora};
-  for (const LoraAdapter& one : lora_adapters(lora, small_model())) {
-    halves.push_back({one.module + ".lora_A.weight", {kRank, one.in}});
-    halves.push_back({one.module + ".lora_B.weight", {one.out, kRank}});
-  }
+  save_checkpoint(run / "base", 0, state_of(model, model_tensors(model), base, 1), alone, {});
   std::vector<std::vector<float>> adapters;
-  StateDict state = state_of(halves, adapters, 2);
+  StateDict state =
+      state_of(model, adapter_tensors(lora_adapters(lora, model), lora.rank), adapters, 2);
   put_lora_values(lora, state.values);
   save_checkpoint(run / "checkpoints", 7, state, alone, {});
+}
+
+/// Saves a LoRA run with adapters of q_proj and down_proj in both layers, and its base.
+void save_run(const fs::path& run, bool rslora) {
+  save_run(
+      run, small_model(),
+      {.rank = kRank, .alpha = 5, .dropout = 0, .targets = "q_proj,down_proj", .rslora = rslora});
 }
 
 std::vector<float> values_in(const fs::path& file, const std::string& name) {
@@ -136,6 +137,48 @@ TEST(Lora, PeftDirectoriesAreExportedAndImported) {
   fs::remove_all(folder / "run");  // an imported model has its own base
   export_command_alone({.checkpoint = folder / "back", .output = folder / "hf"});
   EXPECT_TRUE(fs::exists(folder / "hf/model.safetensors"));
+}
+
+/// Returns a model that only StarCoder2 can express, or only GPT-2.
+model::ModelConfig plain_model(bool learned_positions) {
+  model::ModelConfig config = learned_positions ? model::model_preset("gpt2-124m") : small_model();
+  config.hidden_size = 32;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  config.num_kv_heads = learned_positions ? 4 : 2;
+  config.head_dim = 8;
+  config.intermediate_size = 64;
+  config.norm = "layer";
+  config.mlp = "plain";
+  config.activation = "gelu_tanh";
+  config.qkv_bias = config.attention_output_bias = config.mlp_bias = true;
+  model::resolve(config, 50);
+  return config;
+}
+
+TEST(Lora, PeftDirectoriesHaveTheNamesOfTheFamily) {
+  const TempDirectory folder;
+  save_run(folder / "run", plain_model(false),
+           {.rank = kRank, .alpha = 5, .dropout = 0, .targets = "all-linear", .rslora = false});
+  export_command_alone({.checkpoint = folder / "run", .output = folder / "peft", .adapter = true});
+
+  EXPECT_EQ(read_json(folder / "peft/adapter_config.json").at("target_modules"),
+            Json({"q_proj", "k_proj", "v_proj", "o_proj", "c_fc", "c_proj"}));
+  const auto names = SafetensorsFile::open(folder / "peft/adapter_model.safetensors").entries();
+  EXPECT_TRUE(names.contains("base_model.model.model.layers.1.mlp.c_fc.lora_A.weight"));
+  EXPECT_TRUE(names.contains("base_model.model.model.layers.1.mlp.c_proj.lora_B.weight"));
+  import_command({.peft = folder / "peft", .base = folder / "run/base", .output = folder / "back"});
+  EXPECT_EQ(checkpoint_hash_alone(folder / "back"), checkpoint_hash_alone(folder / "run"));
+}
+
+TEST(Lora, PeftDirectoriesOfAModelWithFusedLinearsAreRefused) {
+  const TempDirectory folder;
+  save_run(folder / "run", plain_model(true),
+           {.rank = kRank, .alpha = 5, .dropout = 0, .targets = "all-linear", .rslora = false});
+  const std::string text = message_of(ErrorKind::usage, [&] {
+    export_command_alone({.checkpoint = folder / "run", .output = folder / "x", .adapter = true});
+  });
+  EXPECT_NE(text.find("fused linears"), std::string::npos) << text;
 }
 
 TEST(Lora, UnsupportedAdaptersAreRefusedByName) {
