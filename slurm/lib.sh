@@ -82,6 +82,12 @@ prepare_srun() {
   fi
 }
 
+# Sets the array launch_once: the words before a command that runs one time on this node, in the container if there is one.
+prepare_once() {
+  launch_once=("${launcher[@]}")
+  if [[ ${launcher[0]:-} == -* ]]; then launch_once=(srun --nodes=1 --ntasks=1 "${launcher[@]}"); fi
+}
+
 # Prints the revision of the checkout. A frozen copy is not in a repository, so `trireme submit` writes its revision into a file.
 revision() {
   if [[ -f $lib/../../revision ]]; then
@@ -234,8 +240,8 @@ finish_attempt() {
   decision=$("${command[@]}") || code=$?
   if [[ -z $decision ]] && ((${#launcher[@]} > 0)); then
     code=0
-    if [[ ${launcher[0]} == -* ]]; then launcher=(srun --nodes=1 --ntasks=1 "${launcher[@]}"); fi
-    decision=$("${launcher[@]}" "${command[@]}") || code=$?
+    prepare_once
+    decision=$("${launch_once[@]}" "${command[@]}") || code=$?
   fi
   verdict=$(json_text verdict "$decision")
   if [[ -z $verdict ]]; then

@@ -193,6 +193,11 @@ a_chain_leads_to_the_report_card() {
   expect_match "the evaluation on all ranks" '^srun .*/trireme eval --data d --checkpoint c --device auto --json ' "$(sed -n 1p <<<"$line")"
   expect_match "the question on one rank" ' --ntasks=1 .*/trireme generate --chat --prompt a\\ b .*--json ' "$(sed -n 2p <<<"$line")"
   expect_match "the report" '/trireme report c --output c/report.html' "$(sed -n 3p <<<"$line")"
+  line=$(DRY_RUN=1 TRIREME_LAUNCH='apptainer exec x.sif' slurm/card.sbatch --checkpoint c --question q)
+  expect_match "the question in a container" '^srun --ntasks=1 .* apptainer exec x.sif [^ ]*/trireme generate ' "$(sed -n 1p <<<"$line")"
+  expect_match "the report in a container" '^ apptainer exec x.sif [^ ]*/trireme report c ' "$(sed -n 2p <<<"$line")"
+  line=$(DRY_RUN=1 TRIREME_LAUNCH='--container-image=x.sqsh' slurm/card.sbatch --checkpoint c)
+  expect_match "the report in a container of srun" '^ srun --nodes=1 --ntasks=1 --container-image=x.sqsh [^ ]*/trireme report c ' "$line"
 }
 
 a_chain_refused_in_part_is_withdrawn() {
