@@ -87,7 +87,7 @@ class Importer {
  private:
   void open(const InputFile& input) {
     files_.push_back(config_.format == "megatron"
-                         ? open_megatron(input.path)
+                         ? open_megatron(input.given)
                          : open_llm_c(input.path, config_.eot_id, eot_position_named(config_.eot)));
     const auto part = static_cast<std::uint64_t>(config_.shard_tokens);
     const std::uint64_t tokens = files_.back()->num_tokens();
@@ -131,7 +131,7 @@ class Importer {
       asked["indexes"] = Json::array();
       for (const InputFile& input : inputs_)
         asked["indexes"].push_back(
-            hash_file(std::filesystem::path(input.path).replace_extension(".idx")));
+            hash_file(std::filesystem::path(input.given).replace_extension(".idx")));
     }
     manifest_.config_json = asked.dump();
     put_inputs(inputs_, manifest_);

@@ -19,9 +19,10 @@ struct InputFormat;
 /// One input file. The format defines the unit of positions: bytes of the decompressed stream for
 /// JSON lines, rows for Parquet.
 struct InputFile {
-  std::filesystem::path path;
-  std::string name;        // relative to the common directory of the inputs; stored in shards
-  std::uint64_t size = 0;  // end of the positions
+  std::filesystem::path path;   // without links
+  std::filesystem::path given;  // absolute, with links: files beside the input have this directory
+  std::string name;             // relative to the common directory of the inputs; stored in shards
+  std::uint64_t size = 0;       // end of the positions
   std::string
       fingerprint;  // XXH3-128 of both ends of the file; for most formats also name and size
   const InputFormat* format = nullptr;

@@ -72,29 +72,33 @@ std::vector<std::string> files_of(const std::string& argument) {
   return {argument};
 }
 
-std::vector<std::filesystem::path> expand_inputs(const std::vector<std::string>& arguments) {
-  std::vector<std::filesystem::path> paths;
+/// Returns the inputs with `path` and `given`.
+std::vector<InputFile> expand_inputs(const std::vector<std::string>& arguments) {
+  std::vector<InputFile> files;
   std::set<std::filesystem::path> seen;
   for (const std::string& argument : arguments) {
     for (const std::string& file : files_of(argument)) {
       std::error_code code;
-      paths.push_back(std::filesystem::canonical(file, code));
+      InputFile input;
+      input.path = std::filesystem::canonical(file, code);
       if (code) fail_to_read("open --input", file, code.value());
-      if (!std::filesystem::is_regular_file(paths.back(), code))
+      if (!std::filesystem::is_regular_file(input.path, code))
         fail(ErrorKind::data, "--input {} is not a file; give files, directories or patterns",
              file);
-      if (!seen.insert(paths.back()).second)
+      if (!seen.insert(input.path).second)
         fail(ErrorKind::usage, "--input {} is given twice", file);
+      input.given = std::filesystem::absolute(file);
+      files.push_back(std::move(input));
     }
   }
-  if (paths.empty()) fail(ErrorKind::usage, "--input names no file");
-  return paths;
+  if (files.empty()) fail(ErrorKind::usage, "--input names no file");
+  return files;
 }
 
-std::filesystem::path common_folder(const std::vector<std::filesystem::path>& paths) {
-  std::filesystem::path common = paths.front().parent_path();
-  for (const std::filesystem::path& path : paths) {
-    const std::filesystem::path directory = path.parent_path();
+std::filesystem::path common_folder(const std::vector<InputFile>& files) {
+  std::filesystem::path common = files.front().path.parent_path();
+  for (const InputFile& file : files) {
+    const std::filesystem::path directory = file.path.parent_path();
     const auto mine =
         std::mismatch(common.begin(), common.end(), directory.begin(), directory.end()).first;
     std::filesystem::path shared;
@@ -104,10 +108,9 @@ std::filesystem::path common_folder(const std::vector<std::filesystem::path>& pa
   return common;
 }
 
-/// Sets all members except those that InputFormat::measure sets.
-InputFile look_at(const std::filesystem::path& path, const std::filesystem::path& common) {
-  InputFile file;
-  file.path = path;
+/// Sets all members except the paths and those that InputFormat::measure sets.
+void look_at(InputFile& file, const std::filesystem::path& common) {
+  const std::filesystem::path& path = file.path;
   file.name = path.lexically_relative(common).generic_string();
   file.packed_size = std::filesystem::file_size(path);
   file.size = file.packed_size;
@@ -123,7 +126,6 @@ InputFile look_at(const std::filesystem::path& path, const std::filesystem::path
   if (file.format != &input_formats().front())
     hasher.update(formatted("{} of {}", file.format->name, file.packed_size));
   file.fingerprint = hasher.hex();
-  return file;
 }
 
 /// Runs `action`. With several ranks, all agree on its success, so that one of them reports an
@@ -177,11 +179,11 @@ std::vector<InputFile> inspect_inputs(const std::vector<std::string>& arguments,
   std::vector<InputFile> files;
   std::vector<std::size_t> all;
   run_agreed(world, [&] {
-    const std::vector<std::filesystem::path> paths = expand_inputs(arguments);
-    const std::filesystem::path common = common_folder(paths);
-    for (const std::filesystem::path& path : paths) {
-      all.push_back(files.size());
-      files.push_back(look_at(path, common));
+    files = expand_inputs(arguments);
+    const std::filesystem::path common = common_folder(files);
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      all.push_back(i);
+      look_at(files[i], common);
     }
   });
   measure(all, threads, world, files);

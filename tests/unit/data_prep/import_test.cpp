@@ -154,6 +154,19 @@ TEST_F(Import, MegatronSetsOfAllIntegerTypes) {
   EXPECT_EQ(documents_of(import(wide)), large);
 }
 
+/// A cache stores the content under hashes, and the directory of a set has links to it.
+TEST_F(Import, FindsTheIndexBesideALinkToTheTokens) {
+  const auto documents = random_documents(9, 20, 50000, 7);
+  write_megatron<std::uint16_t>(folder_.path() / "linked", 8, documents);
+  std::filesystem::create_directory(folder_.path() / "blobs");
+  for (const auto& [name, hash] : {std::pair{"linked.bin", "1f3a"}, {"linked.idx", "07c2"}}) {
+    std::filesystem::rename(folder_.path() / name, folder_.path() / "blobs" / hash);
+    std::filesystem::create_symlink(folder_.path() / "blobs" / hash, folder_.path() / name);
+  }
+
+  EXPECT_EQ(documents_of(import(config("megatron", "linked"))), documents);
+}
+
 TEST_F(Import, ShardsAreCutAtDocumentsAndTrain) {
   const auto documents = random_documents(300, 90, 50000, 2);
   write_megatron<std::uint16_t>(folder_.path() / "many", 8, documents);
