@@ -154,6 +154,13 @@ void put_gguf_tokenizer(const std::map<std::string, std::string>& files, std::in
   if (std::int64_t{spec.vocab_size} > vocab_size)
     fail(ErrorKind::data, "{}: the tokenizer has {} ids, but the embedding has {} rows", where,
          spec.vocab_size, vocab_size);
+  // Few texts are not in NFC, but NFKC changes usual characters such as full-width letters.
+  const bool keeps_texts = spec.normalizer.is_identity() || spec.normalizer.is_nfc();
+  if (!spec.pieces && !keeps_texts)
+    fail(ErrorKind::usage,
+         "{}: --format gguf: llama.cpp does not have the normalizer of this tokenizer. Export with "
+         "--format hf instead",
+         where);
   values.text("tokenizer.ggml.model", spec.pieces ? "llama" : "gpt2");
   values.text("tokenizer.ggml.pre", spec.pieces ? "default" : pre_tokenizer_name(spec, where));
   const std::vector<std::string> tokens = put_tokens(spec, vocab_size, where, values);

@@ -304,6 +304,12 @@ TEST(Gguf, ATokenizerThatLlamaCppDoesNotHaveIsRefusedByName) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   EXPECT_EQ(tokenizer_error(byte_tokenizer(kBytes)), "no error");
+  const auto normalized = [](const char* type) {
+    return tokenizer_error(
+        byte_tokenizer(formatted(R"({}, "normalizer": {{"type": "{}"}})", kBytes, type)));
+  };
+  EXPECT_EQ(normalized("NFC"), "no error");
+  has(normalized("NFKC"), "llama.cpp does not have the normalizer of this tokenizer");
   has(tokenizer_error(byte_tokenizer(kBytes, true)), "for the steps gpt2 with ignore_merges");
   has(tokenizer_error(byte_tokenizer(
           R"("pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": true, "use_regex": true})")),
