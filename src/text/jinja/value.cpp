@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
+#include "core/files/json.hpp"
 #include "text/json/python_values.hpp"
 #include "text/unicode/utf8.hpp"
 
@@ -19,7 +20,7 @@ std::string float_text(double value) {
   return text;
 }
 
-JinjaValue from_parsed(const nlohmann::ordered_json& json) {
+JinjaValue from_parsed(const Json& json) {
   if (json.is_null()) return nullptr;
   if (json.is_boolean()) return json.get<bool>();
   if (json.is_number_integer() &&
@@ -268,9 +269,11 @@ bool jinja_contains(const JinjaValue& container, const JinjaValue& item) {
 }
 
 std::optional<JinjaValue> jinja_from_json(std::string_view json) {
-  const auto parsed = nlohmann::ordered_json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (parsed.is_discarded()) return std::nullopt;
-  return from_parsed(parsed);
+  try {
+    return from_parsed(parse_json(json, "JSON", {.last_key_counts = true}));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace trireme::text::jinja

@@ -144,7 +144,8 @@ int jinja_order(const JinjaValue& left, const JinjaValue& right);
 /// Returns the result of Python's `item in container`.
 bool jinja_contains(const JinjaValue& container, const JinjaValue& item);
 
-/// Parses JSON. All texts, also keys, are texts of the record. Returns none for invalid JSON.
+/// Parses JSON. All texts, also keys, are texts of the record. Returns none for invalid JSON, and
+/// for JSON that parse_json() refuses because it is nested too deeply.
 std::optional<JinjaValue> jinja_from_json(std::string_view json);
 
 }  // namespace trireme::text::jinja

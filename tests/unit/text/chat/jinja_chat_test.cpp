@@ -100,6 +100,21 @@ TEST(JinjaChat, ReadsToolsCallsAndThoughts) {
       "{\"name\": \"add\"}{\"name\": \"sub\"}Be brief.-|Sum?-|-add{\"a\": 1}sub{}|3-|4-|Seven.\neasy\n|");
 }
 
+TEST(JinjaChat, ArgumentsThatAreNestedTooDeeplyStayText) {
+  constexpr std::size_t kLevels = 1'000'000;  // recursion over the levels would exhaust the stack
+  const std::string deep =
+      R"({"a": )" + std::string(kLevels, '[') + std::string(kLevels, ']') + "}";
+  Conversation chat = two_turns();
+  chat.messages[1].tool_calls = {{"add", deep}};
+
+  EXPECT_EQ(jinja_chat_template("{% for c in messages[1].tool_calls %}{{ c.function.arguments }}"
+                                "{% endfor %}",
+                                "T")
+                ->render(chat, {.generation_prompt = true})
+                .text,
+            deep);
+}
+
 TEST(JinjaChat, KnowsTheEndOfAnAnswer) {
   const Tokenizer tokenizer = Tokenizer::from_files(samples::small_files(), "test");
 
