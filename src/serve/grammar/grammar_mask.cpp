@@ -13,6 +13,8 @@ namespace {
 constexpr std::size_t kMaxStates = 20'000;
 constexpr std::size_t kMaxKnownBytes = std::size_t{16} << 20;
 
+constexpr std::string_view kSpaces = " \n\r\t";
+
 void set_bit(std::span<std::uint64_t> words, std::uint32_t id) {
   if (id / 64 < words.size()) words[id / 64] |= std::uint64_t{1} << id % 64;
 }
@@ -106,6 +108,16 @@ void GrammarMask::accept(std::uint32_t id) {
   if (before_.empty()) return read(bytes);
   tail_ += bytes;
   while (!before_.empty()) {
+    std::string& begin = before_.front().begin;
+    if (!begin.empty()) {
+      const std::size_t spaces = std::min(tail_.find_first_not_of(kSpaces), tail_.size());
+      const std::string_view text = std::string_view(tail_).substr(spaces);
+      if (begin.starts_with(text)) return;  // the next token decides
+      const bool exists = text.starts_with(begin);
+      begin.clear();
+      if (!exists) before_.erase(before_.begin());
+      continue;
+    }
     const std::string& until = before_.front().until;
     const std::size_t at = tail_.find(until);
     if (at == std::string::npos) {

@@ -52,6 +52,8 @@ struct FreeText {
   std::string until;  // for example "</think>", the end of a thought
   // true: the answer may end inside the free text, and then the grammar is not used
   bool may_end = false;
+  // If not empty, the free text exists only if it begins with this text after white space.
+  std::string begin = {};
 };
 
 /// A token mask that keeps answers inside a grammar. It allows a token if the text with this token

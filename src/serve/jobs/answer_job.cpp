@@ -229,7 +229,12 @@ std::shared_ptr<generate::TokenMask> mask_of(const TextGrammar& grammar, const S
         "response_format must be text: this model has no end token, so a restricted answer "
         "could not end");
   std::vector<FreeText> before;
-  if (place.after_thought) before.push_back({"</think>"});
+  if (place.after_thought) {
+    before.push_back({std::string(kCloseThought)});
+  } else if (place.if_called) {
+    // The model may open a thought, and a thought may mention a call.
+    before.push_back({std::string(kCloseThought), /*may_end=*/true, std::string(kOpenThought)});
+  }
   if (place.if_called) before.push_back({std::string(kOpenCall), /*may_end=*/true});
   return std::make_shared<GrammarMask>(grammar, model.sorted_tokens(), request.end_tokens,
                                        std::move(before));

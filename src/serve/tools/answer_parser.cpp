@@ -13,8 +13,6 @@
 namespace trireme::serve {
 namespace {
 
-constexpr std::string_view kOpenThought = "<think>";
-constexpr std::string_view kCloseThought = "</think>";
 constexpr std::string_view kSpaces = " \n\r\t";
 
 /// Returns the length of the longest proper prefix of `marker` at the end of `text`.

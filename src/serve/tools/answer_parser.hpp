@@ -7,6 +7,8 @@
 
 namespace trireme::serve {
 
+inline constexpr std::string_view kOpenThought = "<think>";
+inline constexpr std::string_view kCloseThought = "</think>";
 inline constexpr std::string_view kOpenCall = "<tool_call>";
 
 /// A tool call in an answer.

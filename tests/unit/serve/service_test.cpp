@@ -165,6 +165,24 @@ TEST_F(ServiceAnswers, NamesTheKeywordOfASchemaThatItCannotHold) {
   EXPECT_NE(source_->last_request().mask, nullptr);
 }
 
+TEST_F(ServiceAnswers, AStrictToolRestrictsNoThoughtThatTheModelOpens) {
+  start({}, "qwen3");  // its prompt does not open a thought
+  const std::string strict = R"("tools": [{"function": {"name": "add", "strict": true}}])";
+  const auto is_free_after = [&](const std::string& text) {
+    EXPECT_EQ(ask(chat(strict)).status, 200);
+    const auto mask = source_->last_request().mask;
+    for (const std::uint32_t id : tokenizer().encode(text)) mask->accept(id);
+    std::vector<std::uint64_t> bits((static_cast<std::size_t>(vocab_size_) + 63) / 64, 0);
+    return !mask->allow(bits, vocab_size_);
+  };
+  const std::string thought = "\n<think>\nis <tool_call> of use?";
+  EXPECT_TRUE(is_free_after("\n<thi"));
+  EXPECT_TRUE(is_free_after(thought));
+  EXPECT_TRUE(is_free_after(thought + "\n</think>\n\nLet me add."));
+  EXPECT_FALSE(is_free_after(thought + "\n</think>\n\nLet me add.<tool_call>"));
+  EXPECT_FALSE(is_free_after("Let me <think> and add.<tool_call>"));
+}
+
 TEST_F(ServiceAnswers, OneCallEndsTheAnswerIfOneIsWanted) {
   const std::string one =
       "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}\n</tool_call>";
