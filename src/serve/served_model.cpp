@@ -70,7 +70,8 @@ RenderedPrompt ServedModel::write(const ChatInput& input, bool opens_thought) co
     refuse_field("tools", formatted("tools are not supported by the chat format {}", format.name));
   text::RenderedChat rendered;
   try {
-    rendered = writer_->render(input.conversation, input.thinking, input.generation_prompt);
+    rendered = writer_->render(input.conversation, input.thinking, input.generation_prompt,
+                               /*finds_answers=*/false);
   } catch (const Error& error) {  // a Jinja template refuses the conversation
     if (error.kind() != ErrorKind::data) throw;
     refuse_field("messages", error.what());

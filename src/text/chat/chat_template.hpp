@@ -35,6 +35,7 @@ struct RenderOptions {
   std::string end_token = {};      // EOS token of the tokenizer, for `plain`; empty if it has none
   bool drop_empty_think = false;   // remove empty thoughts
   bool generation_prompt = false;  // end with the header of the next answer
+  bool finds_answers = true;       // false: RenderedChat::answers and ends are not needed
   std::optional<bool> thinking = {};  // for the generation prompt; none: template's choice
   bool with_date = false;             // a Jinja template may write the date of today (strftime_now)
 };

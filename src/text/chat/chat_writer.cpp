@@ -21,9 +21,10 @@ ChatWriter::ChatWriter(ChatTemplatePtr format, Tokenizer tokenizer)
 }
 
 RenderedChat ChatWriter::render(const Conversation& conversation, std::optional<bool> thinking,
-                                bool asks) const {
+                                bool asks, bool finds_answers) const {
   RenderOptions options = options_;
   options.generation_prompt = asks;
+  options.finds_answers = finds_answers;
   options.thinking = thinking;
   return format_->render(conversation, options);
 }

@@ -22,10 +22,10 @@ class ChatWriter {
   [[nodiscard]] const ChatTemplate& format() const noexcept { return *format_; }
 
   /// `thinking`: none means the default of the format. `asks`: end with the header of the next
-  /// answer.
+  /// answer. `finds_answers`: RenderOptions::finds_answers.
   [[nodiscard]] RenderedChat render(const Conversation& conversation,
-                                    std::optional<bool> thinking = std::nullopt,
-                                    bool asks = true) const;
+                                    std::optional<bool> thinking = std::nullopt, bool asks = true,
+                                    bool finds_answers = true) const;
   [[nodiscard]] std::vector<std::uint32_t> encode(const RenderedChat& chat) const;
 
   /// Returns the text that the format writes after an answer; empty if there is none.

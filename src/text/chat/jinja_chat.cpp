@@ -100,7 +100,7 @@ class JinjaChat {
       if (output.text.is_record(begin)) chat.contents.push_back({begin, end});
       begin = end;
     }
-    if (options.generation_prompt) return chat;
+    if (options.generation_prompt || !options.finds_answers) return chat;
     if (template_.has_generation()) {
       add_generations(conversation, output, chat);
     } else {

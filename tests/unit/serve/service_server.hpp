@@ -29,7 +29,7 @@ class ServiceServer : public ::testing::Test {
         .max_context = 1000,
         .vocab_size = vocab_size_,
         .end_tokens = {*tokenizer().eos_id()},
-        .chat = *chat_format == '\0' ? nullptr : text::shared_chat_template(chat_format)};
+        .chat = *chat_format == '\0' ? chat_ : text::shared_chat_template(chat_format)};
     model_ = std::make_unique<serve::ServedModel>(facts, model_tokenizer_.value_or(tokenizer()),
                                                   *source_);
     service_ = std::make_unique<serve::Service>(config);
@@ -103,6 +103,7 @@ class ServiceServer : public ::testing::Test {
   bool opens_ = true;
   std::int64_t vocab_size_ = 700;                   // rows of the model; the tokenizer has 700
   std::optional<text::Tokenizer> model_tokenizer_;  // for the next start(), instead of tokenizer()
+  text::ChatTemplatePtr chat_;  // for the next start() without the name of a format
   std::function<std::vector<generate::Delta>(const generate::Request&)> script =
       [](const generate::Request&) {
         return said({"Hel", "lo"});

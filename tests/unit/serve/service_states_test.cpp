@@ -223,6 +223,19 @@ TEST_F(ServiceStates, TellsItsModelTokensAndTemplate) {
             "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
 }
 
+TEST_F(ServiceStates, APromptMayEndWithoutTheHeaderOfAnAnswer) {
+  // With each later message, the template changes the text before it.
+  chat_ = text::jinja_chat_template(
+      "{{ messages | length }}{% for m in messages %}|{{ m.content }}{% endfor %}", "T");
+  start({}, "");
+  EXPECT_EQ(json(post("/apply-template",
+                      R"({"add_generation_prompt": false, "messages": [
+                          {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"},
+                          {"role": "user", "content": "r"}]})"))
+                .at("prompt"),
+            "3|q|a|r");
+}
+
 TEST_F(ServiceStates, DecodesIdsThatNoTokenHasToNothing) {
   vocab_size_ = 704;
   start({}, "minimind-v3");

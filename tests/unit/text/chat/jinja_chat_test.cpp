@@ -70,6 +70,7 @@ TEST(JinjaChat, RefusesTemplatesThatChangeEarlierText) {
   RenderOptions asks;
   asks.generation_prompt = true;
   EXPECT_NO_THROW((void)counts->render(two_turns(), asks)) << "a prompt needs no answers";
+  EXPECT_NO_THROW((void)counts->render(two_turns(), {.finds_answers = false}));
 }
 
 TEST(JinjaChat, TextOfRecordsNeverBecomesASpecialToken) {
