@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include "core/error.hpp"
@@ -70,10 +70,11 @@ class TreeBuilder : public nlohmann::json_sax<Tree> {
   bool end_array() override { return close(); }
 
   bool key(std::string& name) override {
-    const bool is_new = open_.back().keys.insert(name).second;
+    auto& keys = open_.back().keys;
+    const auto [found, is_new] = keys.try_emplace(name, keys.size());
     if (!is_new && !limits_.last_key_counts)
       fail(ErrorKind::data, "{}: key '{}' appears twice in one object", where_, name);
-    if (!is_new) open_.back().value->erase(name);
+    index_ = found->second;
     key_ = std::move(name);
     return true;
   }
@@ -93,7 +94,7 @@ class TreeBuilder : public nlohmann::json_sax<Tree> {
  private:
   struct Open {
     Tree* value;  // stable, because the parent does not grow before this value is closed
-    std::unordered_set<std::string> keys;
+    std::unordered_map<std::string, std::size_t> keys;  // with the index of the member
   };
 
   template <class Value>
@@ -130,13 +131,14 @@ class TreeBuilder : public nlohmann::json_sax<Tree> {
   }
 
   Json& add_member(Json::object_t& members, Json&& value) {
-    // Append to the vector: searching for the key, which is new, makes large objects slow.
+    // Use the vector: a search for the key makes large objects slow.
     auto& list = static_cast<Json::object_t::Container&>(members);
+    if (index_ < list.size()) return list[index_].second = std::move(value);
     return list.emplace_back(std::move(key_), std::move(value)).second;
   }
 
   SortedJson& add_member(SortedJson::object_t& members, SortedJson&& value) {
-    return members.emplace(std::move(key_), std::move(value)).first->second;
+    return members.insert_or_assign(std::move(key_), std::move(value)).first->second;
   }
 
   std::string_view text_;
@@ -145,6 +147,7 @@ class TreeBuilder : public nlohmann::json_sax<Tree> {
   Tree root_;
   std::vector<Open> open_;
   std::string key_;
+  std::size_t index_ = 0;  // index of the member `key_` in its object
 };
 
 template <class Tree>

@@ -17,7 +17,7 @@ using SortedJson = nlohmann::json;
 struct JsonLimits {
   std::size_t max_bytes = std::size_t{256} << 20;
   int max_depth = 64;
-  bool last_key_counts = false;  // if a key appears twice in an object; false: an error
+  bool last_key_counts = false;  // a repeated key has its last value, as in Python; false: an error
 };
 
 /// Parses JSON text. `where` names the text in errors (a path). Throws Error(data) for a syntax

@@ -46,6 +46,16 @@ TEST(Json, RefusesDuplicateKeysOfOneObjectOnly) {
   EXPECT_NO_THROW(parse_json(R"({"a":{"a":1},"b":[{"a":1},{"a":2}]})", "f"));
 }
 
+TEST(Json, TakesTheLastValueOfAKeyLikePython) {
+  EXPECT_EQ(parse_json(R"({"a":{"x":0},"b":1,"a":[2],"c":3,"a":{"y":4,"y":5}})", "f",
+                       {.last_key_counts = true})
+                .dump(),
+            R"({"a":{"y":5},"b":1,"c":3})");
+  EXPECT_EQ(
+      parse_sorted_json(R"({"b":1,"a":2,"b":{"c":3}})", "f", {.last_key_counts = true}).dump(),
+      R"({"a":2,"b":{"c":3}})");
+}
+
 TEST(Json, LimitsTheDepth) {
   EXPECT_NO_THROW(parse_json(nested(64), "f"));
   EXPECT_TRUE(contains(json_error(nested(65)).what(), "deeper than 64"));
@@ -71,9 +81,13 @@ TEST(Json, ManyMembersAndItemsTakeLinearTime) {
   const Json items = parse_json(list + "0]", "f");
   const Json object = parse_json(members + "\"x\":0}", "f");
 
+  const Json repeated =
+      parse_json(members + members.substr(1) + "\"x\":0}", "f", {.last_key_counts = true});
+
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
   EXPECT_EQ(items.size(), 200001U);
   EXPECT_EQ(object.size(), 200001U);
+  EXPECT_EQ(repeated.size(), 200001U);
 }
 
 TEST(Json, RefusesWhatIsNotOneValue) {
