@@ -9,6 +9,10 @@
 namespace trireme::serve {
 namespace {
 
+/// The time to compile a schema may grow with the square of its size: each reference is searched in
+/// the whole schema, and each part has a path.
+constexpr JsonLimits kSchemaLimits{.max_bytes = std::size_t{256} << 10};
+
 /// Returns a grammar for `text` after up to two line ends, which models write after a thought.
 TextGrammar whole_text(const std::shared_ptr<ByteGrammar>& grammar, const GrammarSequence& text) {
   const std::uint32_t start = grammar->declare();
@@ -38,7 +42,7 @@ bool is_of_objects(const Json& schema, const Json& root, int depth = 0) {
 
 /// Parses the schema of the arguments of a call. A schema without a type gets the type object.
 Json arguments_schema(const std::string& schema) {
-  Json parsed = parse_json(schema, "schema");
+  Json parsed = parse_json(schema, "schema", kSchemaLimits);
   const bool is_bare =
       parsed.is_object() && std::none_of(kWholeSchemas.begin(), kWholeSchemas.end(),
                                          [&](const char* key) { return parsed.contains(key); });
@@ -83,7 +87,7 @@ TextGrammar json_object_grammar() {
 
 TextGrammar json_schema_grammar(const std::string& schema) {
   const auto grammar = std::make_shared<ByteGrammar>();
-  const Json parsed = parse_json(schema, "schema");
+  const Json parsed = parse_json(schema, "schema", kSchemaLimits);
   return whole_text(grammar, SchemaRules(*grammar, parsed).compile());
 }
 

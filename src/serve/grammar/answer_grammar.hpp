@@ -9,7 +9,7 @@ namespace trireme::serve {
 TextGrammar json_object_grammar();
 
 /// Returns a grammar for the values of a JSON schema (schema_rules.hpp). Throws SchemaProblem, or
-/// Error(usage) if the schema is too large.
+/// Error if the schema is too large: more than 256 KiB, or a grammar with too many elements.
 TextGrammar json_schema_grammar(const std::string& schema);
 
 struct CallableTool {

@@ -186,8 +186,8 @@ GrammarSequence SchemaRules::of_alternatives(const Json& list, const std::string
 }
 
 GrammarSequence SchemaRules::of_types(const Json& schema, const std::string& path) {
-  const Json* type = member(schema, "type");
-  if (type == nullptr) {
+  const std::vector<std::string> types = types_of(schema, path);
+  if (types.empty()) {
     const auto has = [&](std::initializer_list<const char*> keys) {
       return std::any_of(keys.begin(), keys.end(),
                          [&](const char* key) { return schema.contains(key); });
@@ -200,15 +200,9 @@ GrammarSequence SchemaRules::of_types(const Json& schema, const std::string& pat
     if (has({"minimum", "maximum"})) return of_type("number", schema, path);
     return json_.value();
   }
-  if (type->is_string()) return of_type(type->get<std::string>(), schema, path);
-  if (!type->is_array() || type->empty())
-    throw SchemaProblem{below(path, "type"), "must be a string or a list of strings"};
+  if (types.size() == 1) return of_type(types.front(), schema, path);
   std::vector<GrammarSequence> alternatives;
-  for (const Json& each : *type) {
-    if (!each.is_string())
-      throw SchemaProblem{below(path, "type"), "must be a string or a list of strings"};
-    alternatives.push_back(of_type(each.get<std::string>(), schema, path));
-  }
+  for (const std::string& type : types) alternatives.push_back(of_type(type, schema, path));
   return grammar_.choice(alternatives);
 }
 
@@ -248,18 +242,22 @@ GrammarSequence SchemaRules::of_object(const Json& schema, const std::string& pa
 GrammarSequence SchemaRules::of_members(const Json& properties, const Json& schema,
                                         const std::string& path) {
   const std::set<std::string> required = required_of(schema, path);
+  std::set<std::string> others = required;  // required members that are not in `properties`
   std::vector<std::pair<std::string, GrammarSequence>> members;
-  for (const auto& [name, value] : properties.items())
+  for (const auto& [name, value] : properties.items()) {
     members.emplace_back(name, compile_part(value, below(below(path, "properties"), name)));
-  const Json* more = member(schema, "additionalProperties");
-  for (const std::string& name : required) {
-    if (properties.contains(name)) continue;
-    if (more != nullptr && *more == false)
-      throw SchemaProblem{below(path, "required"),
-                          formatted("'{}' is not allowed by additionalProperties", name)};
-    members.emplace_back(name, more == nullptr
-                                   ? json_.value()
-                                   : compile_part(*more, below(path, "additionalProperties")));
+    others.erase(name);
+  }
+  if (!others.empty()) {
+    const Json* more = member(schema, "additionalProperties");
+    if (more != nullptr && *more == false) {
+      throw SchemaProblem{
+          below(path, "required"),
+          formatted("'{}' is not allowed by additionalProperties", *others.begin())};
+    }
+    const GrammarSequence value =
+        more == nullptr ? json_.value() : compile_part(*more, below(path, "additionalProperties"));
+    for (const std::string& name : others) members.emplace_back(name, value);
   }
   const GrammarSequence comma = grammar_.literal(",") + json_.space();
   GrammarSequence first;  // remaining members if no member came before
@@ -304,8 +302,9 @@ GrammarSequence SchemaRules::of_array(const Json& schema, const std::string& pat
   GrammarSequence list = grammar_.literal("[") + json_.space();
   std::size_t at = 0;
   for (const Json& each : *first) {
-    if (at != 0) list = list + grammar_.literal(",") + json_.space();
-    list = list + compile_part(each, below(below(path, "prefixItems"), std::to_string(at++)));
+    if (at != 0) list = std::move(list) + grammar_.literal(",") + json_.space();
+    list = std::move(list) +
+           compile_part(each, below(below(path, "prefixItems"), std::to_string(at++)));
   }
   return list + json_.space() + grammar_.literal("]");
 }

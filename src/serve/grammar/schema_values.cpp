@@ -15,37 +15,47 @@ namespace {
 constexpr std::array kOfParts{"additionalProperties", "items",      "maxItems", "minItems",
                               "prefixItems",          "properties", "required"};
 
-bool is_of_type(const Json& value, const Json& type) {
+/// The keywords that select among the values of const and enum.
+struct ValueLimits {
+  std::vector<std::string> types;  // empty: all types
+  std::optional<std::int64_t> min_length;
+  std::optional<std::int64_t> max_length;
+  const Json* minimum = nullptr;
+  const Json* maximum = nullptr;
+};
+
+ValueLimits limits_of(const Json& schema, const std::string& path) {
+  const auto number = [&](const char* key) {
+    const Json* given = member(schema, key);
+    if (given != nullptr && !given->is_number())
+      throw SchemaProblem{below(path, key), "must be a number"};
+    return given;
+  };
+  return {types_of(schema, path), count_of(schema, "minLength", path),
+          count_of(schema, "maxLength", path), number("minimum"), number("maximum")};
+}
+
+bool is_of_type(const Json& value, const std::string& type) {
   if (type == "integer")
     return value.is_number_integer() ||
            (value.is_number() && value.get<double>() == std::floor(value.get<double>()));
   return type == (value.is_number() ? "number" : value.type_name());
 }
 
-bool fits(const Json& value, const Json& schema, const std::string& path) {
-  if (const Json* type = member(schema, "type")) {
-    const Json list = type->is_array() ? *type : Json::array({*type});
-    if (std::none_of(list.begin(), list.end(),
-                     [&](const Json& each) { return is_of_type(value, each); }))
-      return false;
-  }
+bool fits(const Json& value, const ValueLimits& limits) {
+  if (!limits.types.empty() &&
+      std::none_of(limits.types.begin(), limits.types.end(),
+                   [&](const std::string& type) { return is_of_type(value, type); }))
+    return false;
   if (value.is_string()) {
     const auto length =
         static_cast<std::int64_t>(text::utf8_length(value.get_ref<const std::string&>()));
-    const auto least = count_of(schema, "minLength", path);
-    const auto most = count_of(schema, "maxLength", path);
-    return (!least || length >= *least) && (!most || length <= *most);
+    return (!limits.min_length || length >= *limits.min_length) &&
+           (!limits.max_length || length <= *limits.max_length);
   }
   if (!value.is_number()) return true;
-  const auto limit = [&](const char* key) {
-    const Json* given = member(schema, key);
-    if (given != nullptr && !given->is_number())
-      throw SchemaProblem{below(path, key), "must be a number"};
-    return given;
-  };
-  const Json* least = limit("minimum");
-  const Json* most = limit("maximum");
-  return (least == nullptr || value >= *least) && (most == nullptr || value <= *most);
+  return (limits.minimum == nullptr || value >= *limits.minimum) &&
+         (limits.maximum == nullptr || value <= *limits.maximum);
 }
 
 }  // namespace
@@ -77,6 +87,21 @@ std::optional<std::int64_t> count_of(const Json& schema, const char* key, const 
   return value->get<std::int64_t>();
 }
 
+std::vector<std::string> types_of(const Json& schema, const std::string& path) {
+  constexpr std::size_t kNumTypes = 7;
+  const Json* type = member(schema, "type");
+  if (type == nullptr) return {};
+  const Json list = type->is_array() ? *type : Json::array({*type});
+  const bool is_valid =
+      !list.empty() && list.size() <= kNumTypes &&
+      std::all_of(list.begin(), list.end(), [](const Json& each) { return each.is_string(); });
+  if (!is_valid) {
+    throw SchemaProblem{below(path, "type"),
+                        formatted("must be a string or a list of 1 to {} strings", kNumTypes)};
+  }
+  return list.get<std::vector<std::string>>();
+}
+
 std::vector<Json> listed_values(const Json& schema, const std::string& path) {
   const Json* only = member(schema, "const");
   const Json* list = member(schema, "enum");
@@ -87,10 +112,11 @@ std::vector<Json> listed_values(const Json& schema, const std::string& path) {
       throw SchemaProblem{below(path, key), formatted("{} together with {} is not supported", key,
                                                       list != nullptr ? "enum" : "const")};
   }
+  const ValueLimits limits = limits_of(schema, path);
   std::vector<Json> values;
   for (const Json& value : list != nullptr ? *list : Json::array({*only})) {
     const bool is_chosen = only == nullptr || value == *only;
-    if (is_chosen && fits(value, schema, path)) values.push_back(value);
+    if (is_chosen && fits(value, limits)) values.push_back(value);
   }
   if (values.empty())
     throw SchemaProblem{below(path, list != nullptr ? "enum" : "const"),

@@ -28,6 +28,10 @@ std::string below(const std::string& path, const std::string& key);
 /// Reads a count such as minItems or maxLength. Throws SchemaProblem if the value is invalid.
 std::optional<std::int64_t> count_of(const Json& schema, const char* key, const std::string& path);
 
+/// Returns the names in `type`, without a check of the names; empty if the schema has no type.
+/// Throws SchemaProblem if `type` is not a string or a short list of strings.
+std::vector<std::string> types_of(const Json& schema, const std::string& path);
+
 /// Returns the values of const or enum that also match the type, lengths and limits of the schema.
 /// Throws SchemaProblem if no value matches, or if the schema has other keywords.
 std::vector<Json> listed_values(const Json& schema, const std::string& path);

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <nlohmann/json.hpp>
+
 #include "serve/grammar/answer_grammar.hpp"
 #include "serve/grammar/grammar_reader.hpp"
 #include "serve/grammar/schema_rules.hpp"
@@ -145,6 +148,10 @@ TEST(SchemaRules, NamesWhatItCannotWrite) {
   EXPECT_EQ(problem_of(R"({"unevaluatedProperties": false})"),
             "unevaluatedProperties: unevaluatedProperties is not supported");
   EXPECT_EQ(problem_of("false"), ": must not be false, which allows no value");
+  EXPECT_EQ(problem_of(R"({"type": []})"), "type: must be a string or a list of 1 to 7 strings");
+  EXPECT_EQ(problem_of(R"({"enum": [1], "type": ["integer", "null", "string", "array", "object",
+                           "number", "boolean", "null"]})"),
+            "type: must be a string or a list of 1 to 7 strings");
   EXPECT_EQ(problem_of(R"({"type": "number", "maximum": 3})"),
             "maximum: is not supported for type number");
 }
@@ -163,6 +170,38 @@ TEST(SchemaRules, RefusesWhatWouldBeTooLarge) {
     // The schema would double at each level if it were written twice.
     deep = R"({"type": "array", "items": )" + deep + "}";
   EXPECT_EQ(problem_of(deep), "none");
+  const std::string long_text(std::size_t{256} << 10, 'x');
+  EXPECT_TRUE(contains(error_of([&] {
+                         (void)json_schema_grammar("{\"description\": \"" + long_text + "\"}");
+                       }).what(),
+                       "the limit is 262144 bytes"));
+}
+
+/// Returns `count` elements with commas: `before`, a number, `after`.
+std::string list_of(int count, const std::string& before, const std::string& after) {
+  std::string list;
+  for (int i = 0; i < count; ++i) list += (i == 0 ? "" : ", ") + before + std::to_string(i) + after;
+  return list;
+}
+
+TEST(SchemaRules, LargeSchemasTakeLinearTime) {
+  // In quadratic time, each schema would take longer than half a minute.
+  const std::string names = list_of(150'000, "\"", "\"");
+  const std::string members = list_of(150'000, "\"", "\": {}");
+  const std::string annotations = list_of(20'000, "\"x-", "\": 0");
+  for (const std::string& schema :
+       {R"({"properties": {)" + members + R"(}, "required": [)" + names + "]}",
+        R"({"required": [)" + names + R"(], "additionalProperties": {)" + annotations + "}}",
+        R"({"prefixItems": [)" + list_of(100'000, "{\"title\": \"", "\"}") + "]}",
+        "{" + annotations + R"(, "enum": [)" + names + "]}"}) {
+    const Json parsed = parse_json(schema, "schema");
+    ByteGrammar grammar;
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_TRUE(contains(error_of([&] { (void)SchemaRules(grammar, parsed).compile(); }).what(),
+                         "The schema is too large"));
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10))
+        << schema.substr(0, 40);
+  }
 }
 
 }  // namespace
