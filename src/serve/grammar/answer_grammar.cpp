@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/error.hpp"
 #include "serve/grammar/schema_rules.hpp"
@@ -20,20 +21,23 @@ TextGrammar whole_text(const std::shared_ptr<ByteGrammar>& grammar, const Gramma
   return {grammar, start};
 }
 
-/// Returns true if the schema allows objects only.
-bool is_of_objects(const Json& schema, const Json& root, int depth = 0) {
+/// Returns true if the schema allows objects only. `seen` has the targets of references that were
+/// followed. A target that does not allow objects only ends the search, so none is followed twice.
+bool is_of_objects(const Json& schema, const Json& root, std::set<const Json*>& seen,
+                   int depth = 0) {
   constexpr int kMostReferences = 8;  // longest sequence of references that is followed
   if (!schema.is_object() || depth > kMostReferences || schema.contains("nullable")) return false;
   if (const Json* reference = member(schema, "$ref")) {
     const Json* target =
         reference->is_string() ? referenced(root, reference->get<std::string>()) : nullptr;
-    return target != nullptr && is_of_objects(*target, root, depth + 1);
+    if (target == nullptr) return false;
+    return !seen.insert(target).second || is_of_objects(*target, root, seen, depth + 1);
   }
   for (const char* key : {"anyOf", "oneOf", "allOf"}) {
     const Json* list = member(schema, key);
     if (list == nullptr) continue;
     return list->is_array() && std::all_of(list->begin(), list->end(), [&](const Json& each) {
-             return is_of_objects(each, root, depth + 1);
+             return is_of_objects(each, root, seen, depth + 1);
            });
   }
   const Json* type = member(schema, "type");
@@ -57,7 +61,8 @@ GrammarSequence arguments_of(ByteGrammar& grammar, JsonRules& json, const Callab
   const OtherKeywords others = tool.is_strict ? OtherKeywords::refuse : OtherKeywords::pass;
   try {
     const Json parsed = arguments_schema(tool.schema);
-    if (!is_of_objects(parsed, parsed)) {
+    std::set<const Json*> seen;
+    if (!is_of_objects(parsed, parsed, seen)) {
       if (tool.is_strict) throw SchemaProblem{"", "must allow objects only"};
       return json.object();
     }

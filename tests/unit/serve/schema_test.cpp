@@ -204,5 +204,21 @@ TEST(SchemaRules, LargeSchemasTakeLinearTime) {
   }
 }
 
+TEST(ToolCallGrammar, FollowsEachReferenceOnce) {
+  // Each level refers to the next one 500 times, which makes 500^3 paths.
+  std::string levels = R"("level3": {"type": "object"})";
+  for (int i = 0; i < 3; ++i) {
+    const std::string next = formatted(R"({{"$ref": "#/$defs/level{}", "x-number": )", i + 1);
+    levels += formatted(R"(, "level{}": {{"anyOf": [{}]}})", i, list_of(500, next, "}"));
+  }
+  const auto begin = std::chrono::steady_clock::now();
+
+  EXPECT_NO_THROW((void)tool_call_grammar(
+      {{"f", R"({"$ref": "#/$defs/level0", "$defs": {)" + levels + "}}", /*is_strict=*/true}},
+      false));
+
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
 }  // namespace
 }  // namespace trireme::serve
