@@ -112,6 +112,7 @@ class HttpConnection final : public std::enable_shared_from_this<HttpConnection>
   std::deque<std::string> outbox_;
   std::size_t sent_of_front_ = 0;
   std::size_t unsent_bytes_ = 0;
+  std::size_t largest_piece_bytes_ = 0;  // the largest one so far
   bool writing_ = false;
   std::function<void()> gone_;
   bool is_gone_ = false;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
@@ -212,8 +213,9 @@ void HttpConnection::refuse(HttpResponse answer) {
 void HttpConnection::send(std::string bytes) {
   if (is_gone_) return;
   unsent_bytes_ += bytes.size();
+  largest_piece_bytes_ = std::max(largest_piece_bytes_, bytes.size());
   outbox_.push_back(std::move(bytes));
-  if (unsent_bytes_ > shared_->config.max_unsent_bytes && outbox_.size() > 1) return close();
+  if (unsent_bytes_ > shared_->config.max_unsent_bytes + largest_piece_bytes_) return close();
   if (!writing_) write_next();
 }
 

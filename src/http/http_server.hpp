@@ -19,7 +19,8 @@ struct HttpConfig {
   std::size_t max_head_bytes = std::size_t{16} << 10;
   std::size_t max_body_bytes = std::size_t{4} << 20;
   std::size_t max_bodies_bytes = std::size_t{256} << 20;  // total of requests being read
-  std::size_t max_unsent_bytes = std::size_t{8} << 20;    // unsent part of a response
+  // unsent part of a response besides its largest piece
+  std::size_t max_unsent_bytes = std::size_t{8} << 20;
   std::size_t max_connections = 4096;
   double head_s = 10;   // timeout for the headers, from the first byte of a request, in seconds
   double body_s = 60;   // timeout for the body after the headers, in seconds

@@ -17,7 +17,7 @@ using testing::HttpClient;
 using testing::post;
 
 /// A server that answers with a description of the request. /slow delays its reply, /events sends
-/// three events.
+/// three events, /flood sends 20 MiB and then three events.
 class Http : public ::testing::Test {
  protected:
   void SetUp() override { start({}); }
@@ -68,6 +68,15 @@ class Http : public ::testing::Test {
       kept_ = reply;
     } else if (request.head.path == "/events") {
       reply->begin_events();
+      for (const char* text : {"one", "two", "three"}) reply->write(text);
+      reply->end();
+    } else if (request.head.path == "/flood") {
+      // With "first", the first event has all bytes. Otherwise each event has 1 MiB.
+      const bool is_first = request.head.query == "first";
+      constexpr std::size_t kMiB = std::size_t{1} << 20;
+      reply->begin_events();
+      for (int i = 0; i < (is_first ? 1 : 20); ++i)
+        reply->write(std::string(is_first ? 20 * kMiB : kMiB, 'x'));
       for (const char* text : {"one", "two", "three"}) reply->write(text);
       reply->end();
     } else if (request.head.path == "/large") {
@@ -264,6 +273,20 @@ TEST_F(Http, APeerThatReadsSlowlyIsWaitedForOneThatDoesNotIsLetGo) {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));  // 2.4 s in total
   }
   EXPECT_EQ(received, kBytes);
+}
+
+TEST_F(Http, OneLargeEventIsSentAndABacklogOfEventsIsCut) {
+  const auto answer_to = [&](const char* target) {
+    HttpClient client(server_->port(), /*receive_bytes=*/1 << 18);
+    client.send(get(target));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // does not read yet
+    return client.answer();
+  };
+  const ClientAnswer large = answer_to("/flood?first");
+  EXPECT_TRUE(large.is_whole);
+  EXPECT_EQ(large.body.size(), (std::size_t{20} << 20) + 11);
+  EXPECT_TRUE(large.body.ends_with("onetwothree"));
+  EXPECT_FALSE(answer_to("/flood").is_whole);
 }
 
 TEST(HttpServer, RefusesAPlaceThatItCannotTake) {
