@@ -130,17 +130,20 @@ void HttpConnection::read_head() {
 void HttpConnection::on_head(ErrorCode error) {
   waits_since_ = -1;
   if (closing_) return;
+  const auto& request = parser_->get();
+  // The length of the body is checked after all headers were read.
+  const bool has_head = !error || error == http::error::body_limit;
+  const HttpHead head = has_head ? head_of_request(request) : HttpHead();
+  head_only_ = has_head && request.method() == http::verb::head;
+  common_headers_.clear();
+  if (has_head && shared_->handlers.common_headers)
+    common_headers_ = shared_->handlers.common_headers(head);
   if (error) return on_read_error(error);
   ++number_;
   begun_ = ended_ = false;
-  common_headers_.clear();
-  const auto& request = parser_->get();
   keep_alive_ = request.keep_alive();
   chunked_ = request.version() == 11;
-  head_only_ = request.method() == http::verb::head;
   if (const char* problem = find_ambiguity(request)) return refuse(400, problem);
-  const HttpHead head = head_of_request(request);
-  if (shared_->handlers.common_headers) common_headers_ = shared_->handlers.common_headers(head);
   if (auto answer = shared_->handlers.refuse(head)) return refuse(std::move(*answer));
 
   const auto length = parser_->content_length();

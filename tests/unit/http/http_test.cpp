@@ -17,7 +17,7 @@ using testing::HttpClient;
 using testing::post;
 
 /// A server that answers with a description of the request. /slow delays its reply, /events sends
-/// three events, /flood sends 20 MiB and then three events.
+/// three events, /flood sends 20 MiB and then three events. A header names the path.
 class Http : public ::testing::Test {
  protected:
   void SetUp() override { start({}); }
@@ -38,6 +38,10 @@ class Http : public ::testing::Test {
             .error_body =
                 [](int status, std::string_view message) {
                   return formatted("{} {}", status, message);
+                },
+            .common_headers =
+                [](const HttpHead& head) {
+                  return HttpHeaders{{"X-Path", head.path}};
                 }});
     server_->start();
   }
@@ -287,6 +291,25 @@ TEST_F(Http, OneLargeEventIsSentAndABacklogOfEventsIsCut) {
   EXPECT_EQ(large.body.size(), (std::size_t{20} << 20) + 11);
   EXPECT_TRUE(large.body.ends_with("onetwothree"));
   EXPECT_FALSE(answer_to("/flood").is_whole);
+}
+
+TEST_F(Http, ARefusalDependsOnItsOwnRequest) {
+  HttpConfig config;
+  config.max_body_bytes = 1000;
+  start(config);
+  HttpClient client(server_->port());
+  client.send(get("/before", "", "HEAD"));
+  EXPECT_NE(client.wait_for("\r\n\r\n").find("X-Path: /before"), std::string_view::npos);
+  (void)client.answer(0.1);  // takes the head; there is no body
+  client.send("no request\r\n\r\n");
+  const ClientAnswer refused = client.answer();
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_TRUE(refused.body.starts_with("400 ")) << refused.body;
+  EXPECT_EQ(HttpClient::header(refused.head, "x-path"), "");
+
+  const ClientAnswer large = ask(post("/large-body", std::string(1001, 'x')));
+  EXPECT_EQ(large.status, 413);
+  EXPECT_EQ(HttpClient::header(large.head, "x-path"), "/large-body");
 }
 
 TEST(HttpServer, RefusesAPlaceThatItCannotTake) {
