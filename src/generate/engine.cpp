@@ -40,12 +40,6 @@ std::vector<float> mean_hidden(const ActiveSequence& text) {
   return mean;
 }
 
-std::int64_t num_rows(const std::vector<SequenceRows>& step) {
-  std::int64_t rows = 0;
-  for (const SequenceRows& part : step) rows += part.rows;
-  return rows;
-}
-
 }  // namespace
 
 struct GenerationEngine::Impl {
@@ -90,6 +84,7 @@ struct GenerationEngine::Impl {
   std::vector<RequestId> cancelled;
   RequestId last_id = 0;
   std::int64_t present = 0;  // requests that have not finished
+  bool has_ended = false;    // no request is accepted any more
   EngineCounters counters;   // after the last step
 
   [[nodiscard]] ModelSplit split() const {
@@ -189,7 +184,8 @@ at::Tensor GenerationEngine::Impl::logits_of(const at::Tensor& hidden, std::int6
 /// Computes the step with the chosen number of threads.
 void GenerationEngine::Impl::compute_timed(const std::vector<SequenceRows>& step) {
   if (threads.most() == 1) return compute(step);
-  const std::int64_t rows = num_rows(step);
+  std::int64_t rows = 0;
+  for (const SequenceRows& part : step) rows += part.rows;
   const ScopedThreads chosen(threads.threads(rows));
   const Timer timer;
   compute(step);
@@ -338,7 +334,7 @@ std::optional<RequestId> GenerationEngine::submit(Request request, OnDelta on_de
   // A sum with max_queue could overflow, because max_queue may be any number.
   const bool is_full =
       config.max_queue > 0 && impl_->present - config.max_batch >= config.max_queue;
-  if (is_full && !follows) return std::nullopt;
+  if (impl_->has_ended || (is_full && !follows)) return std::nullopt;
   ++impl_->present;
   const RequestId id = ++impl_->last_id;
   impl_->arrived.push_back(std::make_unique<ActiveSequence>(id, std::move(request),
@@ -378,6 +374,10 @@ void GenerationEngine::run(std::stop_token stop) {
     std::unique_lock lock(impl_->mutex);
     impl_->changed.wait(lock, stop,
                         [&] { return !impl_->arrived.empty() || !impl_->cancelled.empty(); });
+  }
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->has_ended = true;
   }
   impl_->take_arrivals();
   impl_->schedule.for_each(

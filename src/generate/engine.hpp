@@ -37,9 +37,10 @@ class AnswerSource {
   [[nodiscard]] virtual std::optional<RequestProblem> find_problem(
       const Request& request) const = 0;
 
-  /// Queues a request. Returns nullopt if max_queue requests wait already. If `follows` is true,
-  /// the request continues an earlier request that has ended, and max_queue does not apply. If
-  /// find_problem() finds a problem, throws Error(usage) with this problem.
+  /// Queues a request. Returns nullopt if max_queue requests wait already, or if the source has
+  /// ended. If `follows` is true, the request continues an earlier request that has ended, and
+  /// max_queue does not apply. If find_problem() finds a problem, throws Error(usage) with this
+  /// problem.
   virtual std::optional<RequestId> submit(Request request, OnDelta on_delta, bool follows) = 0;
 
   /// Ends a request with FinishReason::cancelled at the next step. Ignores finished requests.
@@ -80,7 +81,8 @@ class GenerationEngine final : public AnswerSource {
   /// the other ranks may wait in a collective.
   bool step();
 
-  /// Runs steps until `stop` is requested, sleeping while idle. Remaining requests are cancelled.
+  /// Runs steps until `stop` is requested, sleeping while idle. Then cancels the remaining requests
+  /// and accepts no more.
   void run(std::stop_token stop);
 
   [[nodiscard]] EngineCounters counters() const override;

@@ -25,6 +25,10 @@ namespace {
   refuse_field(path, formatted("{}: {}", path, problem.reason));
 }
 
+ApiError shutting_down() {
+  return {503, "The server is shutting down. Try again later.", "", "draining"};
+}
+
 }  // namespace
 
 AnswerJob::AnswerJob(const JobContext& context, std::shared_ptr<http::HttpReply> reply,
@@ -100,8 +104,7 @@ void AnswerJob::on_delta(std::size_t index, generate::Delta delta, Clock::time_p
                            delta.error ? delta.error->what() : "The generation failed.", "",
                            is_resource ? "out_of_memory" : "generation_failed"));
     }
-    if (delta.finish == generate::FinishReason::cancelled)
-      return fail(ApiError(503, "The server is shutting down. Try again later.", "", "draining"));
+    if (delta.finish == generate::FinishReason::cancelled) return fail(shutting_down());
     take(index, delta);
     if (delta.finish) finish_part(part);
   } catch (...) {
@@ -132,6 +135,7 @@ void AnswerJob::finish_part(Part& part) {
   ++num_done_;
   if (num_done_ < parts_.size()) {
     submit_more();
+    if (num_started_ == num_done_) fail(shutting_down());  // the engine has ended
     return;
   }
   is_over_ = true;

@@ -142,6 +142,28 @@ TEST(GenerationEngine, AStopCancelsTheAnswersThatHaveNotEnded) {
   EXPECT_EQ(steps, 4);
 }
 
+TEST(GenerationEngine, AcceptsNoRequestAfterItHasCancelledTheLast) {
+  const SmallModel small;
+  generate::GenerationEngine engine(*small.model, small.tokenizer, {});
+  std::optional<generate::RequestId> next;
+  std::vector<generate::Delta> deltas;
+  engine.submit(greedy({1}, 5), [&](const generate::Delta& delta) {
+    deltas.push_back(delta);
+    next = engine.submit(
+        greedy({1}, 5), [](const generate::Delta&) {}, /*follows=*/true);
+  });
+  std::stop_source stop;
+  stop.request_stop();
+
+  engine.run(stop.get_token());
+
+  ASSERT_EQ(deltas.size(), 1U);
+  EXPECT_EQ(deltas[0].finish, generate::FinishReason::cancelled);
+  EXPECT_FALSE(next);
+  EXPECT_FALSE(engine.submit(greedy({1}, 5), [](const generate::Delta&) {}));
+  EXPECT_EQ(engine.counters().waiting, 0);
+}
+
 TEST(GenerationEngine, AChatEndsAtTheTextOfAnEndTokenThatTheTokenizerLacks) {
   const SmallModel small;
   const text::ChatWriter writer(text::chat_template("llama3"), small.tokenizer);

@@ -126,6 +126,15 @@ TEST_F(ServiceStates, AnswersThatHaveBegunKeepTheirPlaceInTheQueue) {
   EXPECT_EQ(json(chat(), 429).at("error").at("code"), "queue_full");
 }
 
+TEST_F(ServiceStates, AnEngineThatEndsFailsTheAnswersThatHaveNotBegun) {
+  source_->max_queue = 1;
+  script = [&](const generate::Request&) {
+    source_->has_ended = true;
+    return said({"Hel", "lo"});
+  };
+  EXPECT_EQ(json(chat(R"("n": 3)"), 503).at("error").at("code"), "draining");
+}
+
 TEST_F(ServiceStates, ARequestOfALostClientIsCancelled) {
   source_->is_endless = true;
   source_->pause_ms = 1;
