@@ -24,8 +24,11 @@ void take_gpus(const std::string& gres, NodeKind& kind) {
   }
 }
 
+/// Returns true if a node with this compact state can run jobs. Source: Slurm,
+/// src/common/slurm_protocol_defs.c, node_state_string_compact.
 bool is_up(const std::string& state) {
-  for (const char* bad : {"down", "drain", "fail", "unk", "maint", "resv", "reboot"}) {
+  for (const char* bad :
+       {"down", "drain", "drng", "fail", "unk", "inval", "maint", "resv", "boot", "pow_d"}) {
     if (state.starts_with(bad)) return false;
   }
   return state.find('*') == std::string::npos;

@@ -68,6 +68,17 @@ TEST_F(SubmissionTest, NodesAreReadFromSinfo) {
   EXPECT_EQ(shape_of(one, *cpu).cpus_per_rank, 12);
 }
 
+TEST_F(SubmissionTest, NodesThatCannotRunAJobAreNotCounted) {
+  const auto count = [](const std::string& state) {
+    return scheduler::read_nodes("cpu|cpu|48|192000|(null)|infinite|" + state + "\n").front().nodes;
+  };
+  for (const char* up : {"idle", "mix", "alloc", "comp", "plnd", "idle~", "mix-"})
+    EXPECT_EQ(count(up), 1) << up;
+  for (const char* bad : {"down", "drain", "drng", "drng@", "fail", "failg", "unk", "inval",
+                          "maint", "resv", "boot", "boot^", "pow_dn", "idle*"})
+    EXPECT_EQ(count(bad), 0) << bad;
+}
+
 TEST_F(SubmissionTest, TimesAreSlurms) {
   EXPECT_EQ(scheduler::slurm_time_s("30"), 1800);
   EXPECT_EQ(scheduler::slurm_time_s("30:15"), 1815);
