@@ -69,7 +69,9 @@ bool DocumentMaker::is_text(const TextRecord& text, const Record& record, ChunkR
     case RecordStatus::bad_text:
       result.fatal = InvalidRecord{
           result.source, record.position,
-          cat(text.reason, "; --on-bad-text skip drops such lines, replace writes U+FFFD")};
+          cat(text.reason,
+              "; --on-bad-text skip drops such lines, replace writes U+FFFD. Give another --output "
+              "with it, because shards belong to the options that they were made with")};
       return false;
     case RecordStatus::text:
       break;

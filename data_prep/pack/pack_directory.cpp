@@ -161,9 +161,14 @@ void PackDirectory::place_tokenizer(const text::Tokenizer& tokenizer) {
   const std::filesystem::path temporary =
       path_ /
       cat(data::schema::kTemporaryPrefix, data::schema::kTokenizerDirectory, part_.index + 1);
-  make_directories(temporary);
-  for (const auto& [name, content] : tokenizer.files())
-    write_file_atomic(temporary / name, content);
+  if (const auto error = comm::capture([&] {
+        make_directories(temporary);
+        for (const auto& [name, content] : tokenizer.files())
+          write_file_atomic(temporary / name, content);
+      })) {
+    (void)comm::capture([&] { remove_tree(temporary); });
+    throw Error(*error);
+  }
   const auto refusal = comm::capture([&] { trireme::publish(temporary, target); });
   has_placed_tokenizer_ = !refusal;
   if (!refusal) return;

@@ -30,7 +30,8 @@ bool holds_only_steps(const fs::path& directory) {
   if (!fs::is_directory(directory, code)) return false;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, code)) {
     const std::string name = entry.path().filename().string();
-    if (!name.starts_with("step-") && !name.starts_with(".tmp-step-")) return false;
+    if (!name.starts_with("step-") && !name.starts_with(".tmp-step-") && name != "latest")
+      return false;
   }
   return true;
 }

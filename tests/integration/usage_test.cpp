@@ -269,6 +269,9 @@ TEST_F(Usage, ADamagedNewestCheckpointIsPassedOver) {
   const std::string whole = hash("damaged");
   damage(checkpoint("damaged", "step-000000006"));
   EXPECT_EQ(trireme({"checkpoint", "verify", path("damaged").string()}).code, 3);
+  const Exit other = pretrain("other", {"--init", path("damaged").string(), "--train.steps", "6"});
+  EXPECT_EQ(other.code, 3) << "a new run does not begin with other weights than those asked for";
+  EXPECT_NE(other.err.find("step-000000004"), std::string::npos) << other.err;
 
   const Exit exit = pretrain("damaged", arguments, {.ranks = 2});
 

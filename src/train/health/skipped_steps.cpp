@@ -27,7 +27,7 @@ void SkippedSteps::note(std::int64_t step, const UpdateResult& result,
   }
   fail(
       ErrorKind::numeric,
-      "step {}: the gradient is not finite{} (train.max_skipped_steps = {}). Its samples: {}. The last checkpoint is untouched. A lower optim.lr, more optim.warmup_steps, or train.precision bf16 or fp32 in place of fp16 may help.",
+      "step {}: the gradient is not finite{} (train.max_skipped_steps = {}). Its samples: {}. Saved checkpoints are untouched. A lower optim.lr, more optim.warmup_steps, or train.precision bf16 or fp32 in place of fp16 may help.",
       step, in_a_row_ > 1 ? formatted(", {} steps in a row", in_a_row_) : "", most_, place);
 }
 

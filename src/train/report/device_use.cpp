@@ -45,9 +45,11 @@ std::string describe_node(const std::vector<const DeviceUse*>& ranks) {
   std::size_t cpus = 0;
   for (const std::uint64_t word : mask) cpus += static_cast<std::size_t>(std::popcount(word));
   return formatted("{} on {}, {}", counted(threads, "thread"), counted(cpus, "CPU"),
-                   threads < cpus   ? formatted("{} idle", cpus - threads)
-                   : threads > cpus ? std::string("more threads than CPUs: lower train.threads")
-                                    : std::string("none idle"));
+                   threads < cpus ? formatted("{} idle", cpus - threads)
+                   : threads > cpus
+                       ? cat("more threads than CPUs: ",
+                             threads > ranks.size() ? "lower train.threads" : "start fewer ranks")
+                       : std::string("none idle"));
 }
 
 }  // namespace

@@ -30,13 +30,16 @@ void check_prompt_lengths(const RlConfig& config, std::int64_t seq_len,
       data::long_prompts(samples.set(), range, most - config.max_new_tokens);
   if (found.count == 0) return;
   const auto needed = static_cast<std::int64_t>(found.longest_tokens) + config.max_new_tokens;
+  const std::int64_t room = most - config.max_new_tokens;
   fail(ErrorKind::data,
        "{}: {} of {} prompts are too long. Prompt {} has {} tokens. With rl.max_new_tokens = {} it "
-       "needs {} tokens, but {} is {}. Raise {}, lower rl.max_new_tokens, or pack shorter prompts "
-       "(trireme-data pack --seq-len {}).",
+       "needs {} tokens, but {} is {}. Raise {}{}.",
        samples.set().directory().string(), found.count, range.end - range.begin, found.longest,
        found.longest_tokens, config.max_new_tokens, needed, key, most, key,
-       std::max<std::int64_t>(most - config.max_new_tokens, 1));
+       room > 0 ? formatted(", lower rl.max_new_tokens, or pack shorter prompts (trireme-data pack "
+                            "--seq-len {})",
+                            room)
+                : " or lower rl.max_new_tokens");
 }
 
 }  // namespace trireme::train

@@ -283,7 +283,8 @@ std::string divergence_advice(const RunRequest& run) {
                  : formatted(" --optim.lr {}", number_text(lr));
   if (config.optim.min_lr > lr) command += formatted(" --optim.min_lr {}", number_text(lr));
   if (steps.empty() && config.optim.schedule != optim::kPiecewiseSchedule) {
-    const std::int64_t warmup = std::max(2 * config.optim.warmup_steps, kLeastWarmup);
+    const std::int64_t warmup = std::min(std::max(2 * config.optim.warmup_steps, kLeastWarmup),
+                                         std::max<std::int64_t>(config.train.steps / 2, 1));
     command += formatted(" --optim.warmup_steps {}", warmup);
   }
   if (config.train.precision == "fp16") command += " --train.precision bf16";

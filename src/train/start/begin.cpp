@@ -58,9 +58,16 @@ void check_named(const RunRequest& run, std::int64_t newest) {
         "checkpoint.resume = {} is not the newest checkpoint of this run, {}: give another --run to start from the older one, or --resume auto to resume this run",
         start, newest_name);
   }
-  log::info(formatted(
+  const auto begun = run.start.values.configured("checkpoint.resume");
+  namespace fs = std::filesystem;
+  const bool is_typed_again = begun && fs::weakly_canonical(start) == fs::weakly_canonical(*begun);
+  const std::string text = formatted(
       "this run already has the checkpoint {}. It resumes from this checkpoint, not from {}",
-      newest_name, start));
+      newest_name, start);
+  is_typed_again ? log::info(text)
+                 : log::warn(cat(text,
+                                 ", with which it did not begin: give another --run to start "
+                                 "from there"));
 }
 
 /// Renames unusable checkpoints of later steps, on rank 0.

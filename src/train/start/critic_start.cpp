@@ -46,9 +46,8 @@ void load_critic(const RunRequest& run, const RunData& data,
   std::optional<checkpoint::Checkpoint> source = start;
   bool is_made = false;
   if (!init.empty()) {
-    checkpoint::WholeModel model = comm::all_or_none(world, [&] {
-      return checkpoint::open_whole_model(init, converted, world, /*allow_older=*/true);
-    });
+    checkpoint::WholeModel model = comm::all_or_none(
+        world, [&] { return checkpoint::open_whole_model(init, converted, world); });
     source = model.checkpoint;
     is_made = model.made;
   }

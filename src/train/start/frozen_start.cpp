@@ -233,10 +233,8 @@ std::optional<checkpoint::WholeModel> open_start(const RunRequest& run) {
   return comm::all_or_none(world, [&]() -> checkpoint::WholeModel {
     if (!trains_them && run.config.checkpoint.names_checkpoint())
       return checkpoint::open_whole_model(start_place(run), run.folder.root / kConvertedStart,
-                                          world,
-                                          /*allow_older=*/true);
-    checkpoint::Checkpoint found =
-        checkpoint::open_newest_good(start_place(run), world, /*allow_older=*/true);
+                                          world);
+    checkpoint::Checkpoint found = checkpoint::open_newest_good(start_place(run), world);
     if (checkpoint::holds_adapters(found) && !trains_them) refuse_adapters(run, found);
     if (checkpoint::holds_adapters(found) && run.task.compares_with_start(run.config) &&
         !compared_with_base(run)) {

@@ -144,6 +144,13 @@ TEST_F(FinishTest, LostStartsAreRecordedBeforeTheRunDirectoryExists) {
   run().prepare();  // the next attempt can still take the directory
 }
 
+TEST_F(FinishTest, AStartThatWasRefusedAfterItCopiedWeightsLeavesTheDirectoryFree) {
+  const std::filesystem::path base = at("run") / "base";
+  std::filesystem::create_directories(base / "step-000000000");
+  write_file_atomic(base / "latest", "step-000000000");
+  EXPECT_NO_THROW(run().prepare());
+}
+
 TEST_F(FinishTest, AStartThatTookTooLongIsTheFaultOfTheRankThatIsMissing) {
   const auto wait_in_vain = [&](std::int64_t restart) {
     ::setenv("SLURM_JOB_ID", "7", 1);

@@ -111,6 +111,9 @@ TEST(Advice, DevicesInUseAndIdle) {
             "2 threads on 3 CPUs, 1 idle");
   EXPECT_EQ(describe_devices({{0, -1, 0, 4, {0b11}}}),
             "4 threads on 2 CPUs, more threads than CPUs: lower train.threads");
+  const DeviceUse small{0, -1, 0, 1, {0b11}};
+  EXPECT_EQ(describe_devices({small, small, small}),
+            "3 threads on 2 CPUs, more threads than CPUs: start fewer ranks");
 }
 
 }  // namespace
