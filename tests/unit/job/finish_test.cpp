@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "checkpoint/disk/run_lock.hpp"
+#include "core/files/file.hpp"
 #include "core/files/json.hpp"
 #include "job/attempt.hpp"
 #include "job/event_log.hpp"
