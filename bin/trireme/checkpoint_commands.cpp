@@ -49,7 +49,8 @@ void add_list_and_verify(config::CommandLine& line, const WorldSource& world) {
         return kExitDone;
       });
   line.command("checkpoint verify",
-               "check every byte of one checkpoint or of all checkpoints of a run")
+               "check every byte of one checkpoint, or of all checkpoints of a run and of its "
+               "frozen copies such as RUN/base")
       .positional("DIR", &settings->directory, kDirectoryHelp)
       .option("--progress", &progress_mode(), kProgressModes, kProgressHelp)
       .example("trireme checkpoint verify runs/first")

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "checkpoint/format/manifest.hpp"
 #include "core/error.hpp"
@@ -29,35 +28,6 @@ bool is_data_set(const fs::path& place) {
   } catch (const Error&) {
     return false;  // missing or damaged: another message tells it
   }
-}
-
-/// Returns advice for a path that is not a checkpoint of Trireme.
-std::string advice_for(const fs::path& place) {
-  std::error_code code;
-  const auto has = [&](const char* name) { return fs::exists(place / name, code); };
-  if (is_data_set(place)) {
-    return formatted("it is a data set. `trireme-data inspect {}` shows its documents",
-                     place.string());
-  }
-  if (has("adapter_config.json")) {
-    return formatted(
-        "it is a directory of adapters (Hugging Face peft). `trireme import --peft {} --base MODEL "
-        "--output RUN` makes a run from it",
-        place.string());
-  }
-  if (has("config.json")) {
-    return formatted(
-        "it is a Hugging Face directory. `trireme import --hf {} --output RUN` makes a checkpoint from "
-        "it",
-        place.string());
-  }
-  if (place.extension() == ".pth" || place.extension() == ".safetensors") {
-    return formatted(
-        "it is a weight file. `trireme import --minimind {} --model.preset NAME --output RUN` "
-        "makes a checkpoint from weights of MiniMind",
-        place.string());
-  }
-  return "expected a step-NNNNNNNNN directory, or a run directory that contains one";
 }
 
 }  // namespace
@@ -111,6 +81,34 @@ fs::path set_aside_step(const fs::path& directory, std::int64_t step) {
   return target;
 }
 
+std::string advice_for(const fs::path& place) {
+  std::error_code code;
+  const auto has = [&](const char* name) { return fs::exists(place / name, code); };
+  if (is_data_set(place)) {
+    return formatted("it is a data set. `trireme-data inspect {}` shows its documents",
+                     place.string());
+  }
+  if (has("adapter_config.json")) {
+    return formatted(
+        "it is a directory of adapters (Hugging Face peft). `trireme import --peft {} --base MODEL "
+        "--output RUN` makes a run from it",
+        place.string());
+  }
+  if (has("config.json")) {
+    return formatted(
+        "it is a Hugging Face directory. `trireme import --hf {} --output RUN` makes a checkpoint from "
+        "it",
+        place.string());
+  }
+  if (place.extension() == ".pth" || place.extension() == ".safetensors") {
+    return formatted(
+        "it is a weight file. `trireme import --minimind {} --model.preset NAME --output RUN` "
+        "makes a checkpoint from weights of MiniMind",
+        place.string());
+  }
+  return "";
+}
+
 CheckpointLocation locate_checkpoints(const fs::path& path) {
   std::error_code code;
   const fs::path place = fs::canonical(path, code);
@@ -120,7 +118,10 @@ CheckpointLocation locate_checkpoints(const fs::path& path) {
   if ((named && fs::is_directory(place, code)) || has_manifest) return {place, true};
   if (!list_steps(place / "checkpoints").empty()) return {place / "checkpoints", false};
   if (!list_steps(place).empty()) return {place, false};
-  fail(ErrorKind::data, "{} holds no checkpoint: {}", path.string(), advice_for(place));
+  const std::string advice = advice_for(place);
+  fail(ErrorKind::data, "{} holds no checkpoint: {}", path.string(),
+       advice.empty() ? "expected a step-NNNNNNNNN directory, or a run directory that contains one"
+                      : advice);
 }
 
 fs::path locked_directory(const fs::path& checkpoints) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "core/error.hpp"
@@ -39,6 +40,10 @@ struct CheckpointLocation {
 /// directories or a run directory (its `checkpoints`). Returns an absolute path without symbolic
 /// links. Throws Error(data) for any other path.
 CheckpointLocation locate_checkpoints(const std::filesystem::path& path);
+
+/// Returns what a path is that is not a checkpoint, and the command that reads it: a data set, a
+/// directory of adapters, a Hugging Face directory or a weight file. Returns "" for other paths.
+std::string advice_for(const std::filesystem::path& place);
 
 /// Returns the directory that RunLock locks for a directory of step directories: the run directory,
 /// or `checkpoints` itself if there is no run directory.

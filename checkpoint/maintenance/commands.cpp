@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
+#include <sstream>
 
 #include "checkpoint/disk/run_lock.hpp"
 #include "checkpoint/format/folder.hpp"
@@ -35,6 +37,30 @@ std::vector<fs::path> step_directories(const fs::path& place, comm::Communicator
   std::vector<fs::path> folders;
   for (const std::int64_t step : list_steps(found.path, world))
     folders.push_back(found.path / step_directory_name(step));
+  return folders;
+}
+
+/// Returns the checkpoints of the frozen copies of a run, as rank 0 sees them. A frozen copy is a
+/// directory of step directories in the run, such as RUN/base. Empty if `place` is not a run.
+/// Collective.
+std::vector<fs::path> frozen_step_directories(const fs::path& place, comm::Communicator& world) {
+  const CheckpointLocation found = locate_checkpoints(place, world);
+  if (found.is_step) return {};
+  const fs::path run = found.path.parent_path();
+  std::istringstream names(comm::text_of_first_rank(world, [&] {
+    std::string text;
+    if (fs::equivalent(place, found.path)) return text;
+    for (const fs::path& entry : list_directory(run)) {
+      if (entry != found.path && !list_steps(entry).empty())
+        text += entry.filename().string() + "/";
+    }
+    return text;
+  }));
+  std::vector<fs::path> folders;
+  for (std::string name; std::getline(names, name, '/');) {
+    for (const std::int64_t step : list_steps(run / name, world))
+      folders.push_back(run / name / step_directory_name(step));
+  }
   return folders;
 }
 
@@ -93,7 +119,9 @@ std::string checkpoint_list(const fs::path& place) {
 }
 
 std::string checkpoint_verify(const fs::path& place, comm::Communicator& world) {
-  const std::vector<fs::path> folders = step_directories(place, world);
+  std::vector<fs::path> folders = step_directories(place, world);
+  const std::size_t num_own = folders.size();
+  std::ranges::copy(frozen_step_directories(place, world), std::back_inserter(folders));
   std::vector<Checkpoint> opened;
   std::vector<std::string> problems;  // one per directory; "": no problem
   for (const fs::path& directory : folders) {
@@ -103,9 +131,10 @@ std::string checkpoint_verify(const fs::path& place, comm::Communicator& world) 
   }
   const std::vector<Damage> damage = find_damage(opened, world);
   return comm::text_of_first_rank(world, [&] {
-    std::string good;
-    std::vector<std::string> bad;
-    std::size_t next = 0;  // index in `opened`
+    std::string text;
+    std::vector<std::string> good;  // names
+    std::vector<std::string> bad;   // problems
+    std::size_t next = 0;           // index in `opened`
     for (std::size_t i = 0; i < folders.size(); ++i) {
       std::string problem = problems[i];
       if (problem.empty()) {
@@ -113,7 +142,10 @@ std::string checkpoint_verify(const fs::path& place, comm::Communicator& world) 
         const auto error = comm::capture([&] { check_undamaged(checkpoint, damage[next]); });
         ++next;
         if (!error) {
-          good += formatted("{}  good, {}\n", folders[i].filename().string(),
+          const fs::path from = folders[i].parent_path();
+          good.push_back(
+              folders[i].lexically_relative(i < num_own ? from : from.parent_path()).string());
+          text += formatted("{}  good, {}\n", good.back(),
                             format_bytes(total_bytes(checkpoint.manifest())));
           continue;
         }
@@ -123,8 +155,9 @@ std::string checkpoint_verify(const fs::path& place, comm::Communicator& world) 
       if (!fs::exists(folders[i], code)) continue;  // a running job has pruned it
       bad.push_back(problem);
     }
-    if (!bad.empty()) throw Error(ErrorKind::data, joined(bad, "\n"));
-    return good;
+    if (bad.empty()) return text;
+    const std::string others = good.empty() ? "" : cat("\ngood: ", joined(good, ", "));
+    throw Error(ErrorKind::data, joined(bad, "\n") + others);
   });
 }
 
@@ -183,6 +216,12 @@ std::string checkpoint_reshard(const ReshardCommand& options, comm::Communicator
 }
 
 std::string checkpoint_prune(const PruneCommand& options) {
+  if (options.keep_last < 1)
+    fail(ErrorKind::usage, "--keep-last = {}, must be at least 1", options.keep_last);
+  if (options.keep_every < 0)
+    fail(ErrorKind::usage, "--keep-every = {}, must be 0 or more", options.keep_every);
+  if (options.keep_best < 0)
+    fail(ErrorKind::usage, "--keep-best = {}, must be 0 or more", options.keep_best);
   const CheckpointLocation found = locate_checkpoints(options.place);
   if (found.is_step)
     fail(ErrorKind::usage,

@@ -25,8 +25,9 @@ inline constexpr const char* kAllowOlderHelp =
 /// checkpoint cannot be read. Reads manifests only.
 std::string checkpoint_list(const std::filesystem::path& place);
 
-/// Checks every byte of one checkpoint or of all checkpoints of a run. Throws Error(data) listing
-/// all damage.
+/// Checks every byte of one checkpoint or of all checkpoints of a run, including its frozen copies
+/// such as RUN/base. Returns one line per checkpoint. Throws Error(data) that lists all damage and
+/// names the good checkpoints.
 std::string checkpoint_verify(const std::filesystem::path& place, comm::Communicator& world);
 
 /// Returns the layout-independent hash of all tensors (hash_tensors) and a newline.

@@ -49,6 +49,19 @@ bool is_vacant(const fs::path& run_folder) {
   return vacant;
 }
 
+/// Throws Error(data) with advice if the directory of --hf is something else that Trireme reads.
+void check_is_hf(const fs::path& place) {
+  std::error_code code;
+  if (fs::exists(place / "config.json", code)) return;
+  const bool is_ours = !comm::capture([&] { (void)locate_checkpoints(place); });
+  const std::string advice =
+      is_ours ? "it holds checkpoints of Trireme, which need no import: give it to --init or "
+                "--checkpoint"
+              : advice_for(place);
+  if (!advice.empty())
+    fail(ErrorKind::data, "--hf {} is not a Hugging Face directory: {}", place.string(), advice);
+}
+
 /// Writes the base weights to OUTPUT/base and the adapters as step 0, so that OUTPUT looks like a
 /// run that trains adapters.
 fs::path import_adapters(const ImportCommand& options) {
@@ -245,6 +258,7 @@ std::string import_command(const ImportCommand& options) {
         {options.minimind, options.model, options.tokenizer, options.require_tokenizer}, directory);
     return formatted("{} -> {}\n", options.minimind, made.string());
   }
+  check_is_hf(options.hf);
   return formatted(
       "{} -> {}\n", options.hf,
       import_hf(options.hf, directory, options.require_tokenizer, options.vocab).string());

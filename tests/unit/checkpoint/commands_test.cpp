@@ -87,6 +87,28 @@ TEST(CheckpointCommands, ListVerifyAndInspectTellWhatIsThere) {
   message_of(ErrorKind::data, [&] { checkpoint_list(folder / "nothing"); });
 }
 
+TEST(CheckpointCommands, VerifyChecksFrozenCopiesAndNamesTheGoodCheckpoints) {
+  const TempDirectory folder;
+  const fs::path run_folder = folder / "run";
+  for (const int step : {3, 4})
+    save_layout(run_folder / "checkpoints", step, make_logicals(1), 1, 0);
+  for (const char* name : {"base", "teacher"})
+    save_layout(run_folder / name, 0, make_logicals(2), 1, 0);
+  const std::string good = verify_alone(run_folder);
+  EXPECT_TRUE(good.starts_with("step-000000004  good, ")) << good;
+  EXPECT_NE(good.find("\nbase/step-000000000  good, "), std::string::npos) << good;
+  EXPECT_NE(good.find("\nteacher/step-000000000  good, "), std::string::npos) << good;
+  EXPECT_EQ(verify_alone(run_folder / "checkpoints").find("base"), std::string::npos);
+
+  overwrite(run_folder / "base/step-000000000/config.toml", "x");
+  const Outcome bad = run({"checkpoint", "verify", run_folder.string()});
+  EXPECT_EQ(bad.code, 3);
+  EXPECT_NE(bad.out.find("base/step-000000000 is damaged"), std::string::npos) << bad.out;
+  EXPECT_TRUE(bad.out.ends_with("\ngood: step-000000004, step-000000003, teacher/step-000000000"))
+      << bad.out;
+  EXPECT_EQ(run({"checkpoint", "verify", (run_folder / "checkpoints").string()}).code, 0);
+}
+
 TEST(CheckpointCommands, ReshardAndBackIsTheSameState) {
   const TempDirectory folder;
   save_layout(folder / "a", 7, make_logicals(1), 3, 4);
@@ -132,7 +154,9 @@ TEST(CheckpointCommands, PruneSaysWhatItWouldDeleteThenDeletes) {
   const Outcome wet = run({"checkpoint", "prune", place, "--keep-last", "2"});
   EXPECT_EQ(wet.out, "deleted step-000000002\ndeleted step-000000001\n");
   EXPECT_EQ(list_steps(steps), (std::vector<std::int64_t>{4, 3}));
-  EXPECT_EQ(run({"checkpoint", "prune", place, "--keep-last", "0"}).code, 2);
+  const Outcome none = run({"checkpoint", "prune", place, "--keep-last", "0"});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_EQ(none.out, "--keep-last = 0, must be at least 1");
   EXPECT_EQ(run({"checkpoint", "prune", (steps / "step-000000004").string()}).code, 2);
   EXPECT_FALSE(fs::exists(folder / "run/LOCK"));
 }

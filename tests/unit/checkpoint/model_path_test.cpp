@@ -154,7 +154,8 @@ TEST(ModelPlace, AdaptersAreAddedToTheirBaseAsAnExportDoes) {
   EXPECT_FALSE(holds_adapters(made));
   comm::run_ranks(3, [&](comm::Communicator& world) {
     const WholeModel shared = open_whole_model(folder / "lora", folder / "shared", world);
-    EXPECT_EQ(hash_tensors(shared.checkpoint, world, "param/"), hash_model(folder / "merged", world));
+    EXPECT_EQ(hash_tensors(shared.checkpoint, world, "param/"),
+              hash_model(folder / "merged", world));
   });
 }
 
@@ -249,6 +250,17 @@ TEST(ModelPlace, AnInvalidModelIsReportedWithWhatToDo) {
   const std::string peft =
       message_of(ErrorKind::data, [&] { read_model_description(folder / "peft"); });
   EXPECT_NE(peft.find("trireme import --peft"), std::string::npos) << peft;
+  const auto import_hf_error = [&](const char* name) {
+    return message_of(ErrorKind::data, [&] {
+      import_command({.hf = folder / name, .output = folder / "imported"});
+    });
+  };
+  const std::string adapters = import_hf_error("peft");
+  EXPECT_NE(adapters.find("trireme import --peft"), std::string::npos) << adapters;
+  const std::string own = import_hf_error("run");
+  EXPECT_NE(own.find("need no import"), std::string::npos) << own;
+  const std::string absent = import_hf_error("absent");
+  EXPECT_NE(absent.find("config.json"), std::string::npos) << absent;
 }
 
 TEST(ImportedTokenizer, IsRefusedOnRequestIfItCannotBeRead) {
