@@ -87,7 +87,7 @@ class Importer {
  private:
   void open(const InputFile& input) {
     files_.push_back(config_.format == "megatron"
-                         ? open_megatron(input.given)
+                         ? open_megatron(input)
                          : open_llm_c(input.path, config_.eot_id, eot_position_named(config_.eot)));
     const auto part = static_cast<std::uint64_t>(config_.shard_tokens);
     const std::uint64_t tokens = files_.back()->num_tokens();
@@ -130,8 +130,7 @@ class Importer {
     } else {
       asked["indexes"] = Json::array();
       for (const InputFile& input : inputs_)
-        asked["indexes"].push_back(
-            hash_file(std::filesystem::path(input.given).replace_extension(".idx")));
+        asked["indexes"].push_back(hash_file(index_of_megatron(input)));
     }
     manifest_.config_json = asked.dump();
     put_inputs(inputs_, manifest_);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/files/file.hpp"
+#include "data_prep/input/input_format.hpp"
 
 namespace trireme::data_prep {
 
@@ -54,11 +55,15 @@ class ForeignTokens {
   std::uint64_t num_tokens_ = 0;
 };
 
-/// Opens an indexed dataset of Megatron-LM: `path` is the .bin file, with the .idx file beside it.
-/// Supports token types u8, i8, i16, i32, i64 and u16; refuses float types and files with modes
-/// (multimodal). A document is a group of sequences in the index. Source: Megatron-LM,
-/// megatron/core/datasets/indexed_dataset.py (format facts).
-std::unique_ptr<ForeignTokens> open_megatron(const std::filesystem::path& path);
+/// Returns the .idx file beside a .bin file of Megatron-LM. If the .bin file is a link, this is the
+/// file beside the link or, if there is none, beside its target.
+std::filesystem::path index_of_megatron(const InputFile& tokens);
+
+/// Opens an indexed dataset of Megatron-LM: `tokens` is the .bin file. Supports token types u8, i8,
+/// i16, i32, i64 and u16; refuses float types and files with modes (multimodal). A document is a
+/// group of sequences in the index. Source: Megatron-LM, megatron/core/datasets/indexed_dataset.py
+/// (format facts).
+std::unique_ptr<ForeignTokens> open_megatron(const InputFile& tokens);
 
 /// Position of llm.c's end-of-text token in a document. `start` is the form that its data scripts
 /// write. `detect`: start if the file begins with the token, else end.

@@ -17,9 +17,9 @@ constexpr std::uint64_t kEntriesAtATime = std::uint64_t{1} << 16;  // entries pe
 
 class MegatronTokens : public ForeignTokens {
  public:
-  explicit MegatronTokens(const std::filesystem::path& path)
+  MegatronTokens(const std::filesystem::path& path, std::filesystem::path index)
       : ForeignTokens(path, open_read(path)),
-        index_path_(std::filesystem::path(path).replace_extension(".idx")),
+        index_path_(std::move(index)),
         index_(open_read(index_path_)) {
     const std::uint64_t bin_bytes = std::filesystem::file_size(path);
     const std::uint64_t width = read_header();
@@ -187,8 +187,16 @@ class MegatronTokens : public ForeignTokens {
 
 }  // namespace
 
-std::unique_ptr<ForeignTokens> open_megatron(const std::filesystem::path& path) {
-  return std::make_unique<MegatronTokens>(path);
+std::filesystem::path index_of_megatron(const InputFile& tokens) {
+  const auto beside_link = std::filesystem::path(tokens.given).replace_extension(".idx");
+  const auto beside_file = std::filesystem::path(tokens.path).replace_extension(".idx");
+  std::error_code ignored;
+  const bool has_own = std::filesystem::exists(beside_link, ignored);
+  return !has_own && std::filesystem::exists(beside_file, ignored) ? beside_file : beside_link;
+}
+
+std::unique_ptr<ForeignTokens> open_megatron(const InputFile& tokens) {
+  return std::make_unique<MegatronTokens>(tokens.given, index_of_megatron(tokens));
 }
 
 }  // namespace trireme::data_prep

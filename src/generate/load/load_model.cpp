@@ -66,8 +66,14 @@ text::ChatTemplatePtr chat_of(const ModelSource& source) {
     log::warn(formatted(
         "{} was trained with the chat template {}, but its tokenizer has {}, which is used here",
         source.place.string(), source.chat, text::custom_template_name(jinja)));
-  const text::OwnFormat own =
-      text::own_chat_format(jinja, formatted("{}: the chat template", source.place.string()));
+  const std::string where = formatted("{}: the chat template", source.place.string());
+  text::OwnFormat own;
+  if (source.chat.empty()) {
+    own = text::own_chat_format(jinja, where);
+  } else if (const auto error =
+                 comm::capture([&] { own.format = text::jinja_chat_template(jinja, where); })) {
+    own.refusal = error->what();  // no other format, because the model was trained with this text
+  }
   if (!own.refusal.empty())
     log::warn(
         own.format == nullptr

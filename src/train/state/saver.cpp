@@ -97,7 +97,9 @@ void CheckpointSaver::announce(std::int64_t step, const std::string& how) {
 }
 
 void CheckpointSaver::trust_existing() {
-  if (world_.rank() == 0) trusted_ = checkpoint::list_steps(folder_);
+  if (world_.rank() != 0) return;
+  // If the directory cannot be listed, pruning reads its checkpoints.
+  (void)comm::capture([&] { trusted_ = checkpoint::list_steps(folder_); });
 }
 
 void CheckpointSaver::reserve(std::size_t bytes) {

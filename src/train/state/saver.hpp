@@ -28,9 +28,9 @@ class CheckpointSaver {
   /// Not collective.
   void reserve(std::size_t bytes);
 
-  /// Trusts all checkpoints of the directory. Without this call, rank 0 would read those of an
-  /// earlier start as a whole when it prunes, while the other ranks wait. A resume has verified the
-  /// newest one and moved damaged ones away. Not collective.
+  /// Trusts all checkpoints of the directory: a resume has verified the newest one and moved newer
+  /// damaged ones away. Older ones are checked only by size, because rank 0 would read them as a
+  /// whole when it prunes, while the other ranks wait. Not collective.
   void trust_existing();
 
   /// Saves `state`. The first save prunes first, because the disk may be full after a resume with

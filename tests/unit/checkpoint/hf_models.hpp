@@ -29,7 +29,8 @@ inline model::ModelConfig small(bool qwen, bool tied) {
 /// Saves a checkpoint with random parameters, sharded over `ranks` ranks, and with optimizer state
 /// that export must ignore.
 inline void save_model(const fs::path& folder, const model::ModelConfig& config, int ranks,
-                       const std::map<std::string, std::string>& more = {}) {
+                       const std::map<std::string, std::string>& more = {},
+                       const std::string& jinja = "{{ messages }}") {
   std::vector<Logical> logicals;
   std::mt19937 random(5);
   std::normal_distribution<float> normal(0.0F, 0.02F);
@@ -49,7 +50,7 @@ inline void save_model(const fs::path& folder, const model::ModelConfig& config,
         R"({"added_tokens":[{"id":1,"content":"<|im_start|>"},{"id":2,"content":"<|im_end|>"}]})";
     mine.state.files["tokenizer_config.json"] =
         R"({"bos_token":"<|im_start|>","eos_token":{"content":"<|im_end|>"},"pad_token":null})";
-    mine.state.files["chat_template.jinja"] = "{{ messages }}";
+    mine.state.files["chat_template.jinja"] = jinja;
     checkpoint::save_checkpoint(folder, 40, mine.state, world, {});
   });
 }

@@ -165,6 +165,10 @@ TEST_F(Import, FindsTheIndexBesideALinkToTheTokens) {
   }
 
   EXPECT_EQ(documents_of(import(config("megatron", "linked"))), documents);
+
+  std::filesystem::create_symlink(folder_.path() / "many.bin", folder_.path() / "alone.bin");
+  write_megatron<std::uint16_t>(folder_.path() / "many", 8, documents);
+  EXPECT_EQ(documents_of(import(config("megatron", "alone"))), documents) << "beside the target";
 }
 
 TEST_F(Import, ShardsAreCutAtDocumentsAndTrain) {

@@ -6,6 +6,7 @@
 #include "checkpoint/load/load.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "generate/load/load_model.hpp"
+#include "text/chat/jinja_chat.hpp"
 #include "unit/checkpoint/hf_models.hpp"
 
 namespace trireme::generate {
@@ -35,6 +36,19 @@ TEST(ChatFormat, OfAnImportedModelIsItsOwnTemplate) {
             "<|im_start|>system\nBe Q.<|im_end|>\n<|im_start|>user\nq<|im_end|>\n");
   EXPECT_EQ(format_of(text::chat_template("qwen3").jinja())->name, "qwen3") << "an export";
   EXPECT_EQ(format_of(""), nullptr);
+}
+
+TEST(ChatFormat, OfAModelThatWasTrainedWithAJinjaTextIsThisText) {
+  // The text writes samples without tools like chatml, but other texts for tools.
+  const std::string jinja =
+      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+      "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+  const std::string name = text::custom_template_name(jinja);
+  const test::TempDirectory folder;
+  test::save_model(folder / "run", test::small(true, true), 1,
+                   {{checkpoint::kChatTemplateValue, name}}, jinja);
+
+  EXPECT_EQ(load_model(folder / "run", {}, at::kCPU)->chat->name, name);
 }
 
 TEST(ChatFormat, OfATemplateThatIsNotSupportedIsTheNearestOne) {
