@@ -228,7 +228,7 @@ TEST_F(PostTraining, AStoredReferenceTrainsAsALiveOne) {
   expect_refused(train(dpo, "other score", "start", {.ranks = 1}, keys), 2, {"dpo-reference"});
 }
 
-TEST_F(PostTraining, ADamagedNewestCheckpointOfTheStartIsPassedOverByTheReferenceToo) {
+TEST_F(PostTraining, ADamagedNewestCheckpointOfTheStartIsRefusedAndAnOlderOneCanBeNamed) {
   ASSERT_EQ(pretrain("hurt", {"--train.steps", "2", "--checkpoint.every", "1"}).code, 0);
   int damaged = 0;
   for (const auto& entry :
@@ -240,7 +240,9 @@ TEST_F(PostTraining, ADamagedNewestCheckpointOfTheStartIsPassedOverByTheReferenc
     ++damaged;
   }
   ASSERT_GT(damaged, 0);
-  const Exit exit = train({"dpo", "dpo", "pairs", {}}, "from hurt", "hurt", {.ranks = 1});
+  const TaskCase dpo{"dpo", "dpo", "pairs", {}};
+  expect_refused(train(dpo, "from hurt", "hurt", {.ranks = 1}), 3, {"step-000000001"});
+  const Exit exit = train(dpo, "from hurt", "hurt/checkpoints/step-000000001", {.ranks = 1});
   ASSERT_EQ(exit.code, 0) << exit.err;
   EXPECT_NEAR(metrics("from hurt").losses().front(), std::log(2.0), 1e-6) << "reference is start";
 }
