@@ -88,7 +88,7 @@ TEST(AnswerParser, UnderstandsTheFormsOfArguments) {
   EXPECT_EQ(arguments(R"({"name": "add", "arguments": {"a": "</tool_call>{\"", "b": [{}]}})"),
             R"({"a":"</tool_call>{\"","b":[{}]})");
   EXPECT_EQ(arguments(R"({"name": "rm", "arguments": {"a": [1], "b": 2, "a": 3}, "name": "add"})"),
-            R"({"b":2,"a":3})");  // the last of several equal keys
+            R"({"a":3,"b":2})");  // the last of several equal keys
   EXPECT_EQ(arguments(R"({"arguments": {"x": "你"}, "name": "now"})"), R"({"x":"你"})");
 }
 
