@@ -84,7 +84,7 @@ TEST(Json, ManyMembersAndItemsTakeLinearTime) {
   const Json repeated =
       parse_json(members + members.substr(1) + "\"x\":0}", "f", {.last_key_counts = true});
 
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
   EXPECT_EQ(items.size(), 200001U);
   EXPECT_EQ(object.size(), 200001U);
   EXPECT_EQ(repeated.size(), 200001U);
