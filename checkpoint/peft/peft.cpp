@@ -56,7 +56,7 @@ std::vector<std::string> target_names(const model::LoraConfig& lora,
   return names;
 }
 
-std::string config_text(const model::LoraConfig& lora, std::vector<std::string> targets,
+std::string config_text(const model::LoraConfig& lora, const std::vector<std::string>& targets,
                         const std::string& base_name) {
   Json json;
   json["peft_type"] = "LORA";
@@ -69,7 +69,7 @@ std::string config_text(const model::LoraConfig& lora, std::vector<std::string> 
     json["lora_alpha"] = static_cast<std::int64_t>(alpha);
   json["lora_dropout"] = lora.dropout;
   json["use_rslora"] = lora.rslora;
-  json["target_modules"] = std::move(targets);
+  json["target_modules"] = targets;
   json["bias"] = "none";
   json["fan_in_fan_out"] = false;
   json["init_lora_weights"] = true;
