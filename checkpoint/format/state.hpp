@@ -18,7 +18,7 @@ struct StateTensor {
   DType dtype = DType::f32;
   std::vector<std::int64_t> shape;  // logical, global
   parallel::Slice slice;            // the elements in `bytes`
-  std::span<std::byte> bytes;       // slice.count() * size_of(dtype), host memory
+  std::span<std::byte> bytes = {};  // slice.count() * size_of(dtype), host memory
   bool owner = true;                // among replicas, exactly one rank owns (writes) each element
   /// If set, `bytes` is empty, and a save calls this function to get the elements of `slice`, so
   /// that only one tensor at a time is in memory.
