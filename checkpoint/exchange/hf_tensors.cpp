@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "model/residual_terms.hpp"
+#include "parallel/slice.hpp"
 
 namespace trireme::checkpoint {
 namespace {
@@ -113,6 +114,13 @@ std::vector<NamedShape> model_tensors(const model::ModelConfig& config) {
   if (!config.tie_embeddings)
     tensors.push_back({"lm_head.weight", {config.vocab_size, config.hidden_size}});
   return tensors;
+}
+
+std::vector<std::uint64_t> num_elements(const std::vector<NamedShape>& tensors) {
+  std::vector<std::uint64_t> counts;
+  for (const NamedShape& tensor : tensors)
+    counts.push_back(static_cast<std::uint64_t>(parallel::Slice::whole(tensor.shape).count()));
+  return counts;
 }
 
 std::vector<HfTensor> hf_tensors(const model::ModelConfig& config) {

@@ -19,6 +19,9 @@ struct NamedShape {
 /// lm_head.weight is included only if it is not tied.
 std::vector<NamedShape> model_tensors(const model::ModelConfig& config);
 
+/// Returns the number of elements of each tensor.
+std::vector<std::uint64_t> num_elements(const std::vector<NamedShape>& tensors);
+
 /// A tensor of a Hugging Face directory. `begin` is the first element in `parameter` that it fills.
 struct HfTensor {
   std::string name;

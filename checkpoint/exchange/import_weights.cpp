@@ -230,34 +230,27 @@ struct CheckedModel {
 
 /// Reads all elements to check them. Collective.
 CheckedModel check_import(ImportedModel model, WeightSource source, comm::Communicator& world) {
-  model.logs = world.rank() == 0;
   const auto weights = std::make_shared<WeightSource>(std::move(source));
   std::vector<NamedShape> tensors;
   comm::on_first_rank_then_others(world, [&] { tensors = check_model(model, *weights); });
-  std::vector<std::uint64_t> num_bytes;
-  for (const NamedShape& tensor : tensors)
-    num_bytes.push_back(static_cast<std::uint64_t>(parallel::Slice::whole(tensor.shape).count()) *
-                        sizeof(float));
   const std::vector<std::string> hashes =
-      comm::distribute_work(world, num_bytes, [&](std::size_t i) {
+      comm::distribute_work(world, num_elements(tensors), [&](std::size_t i) {
         Hasher hash;
         hash.update(read_f32(weights->at(tensors[i].name), tensors[i].name));
         return hash.hex();
       });
-  const std::vector<int> owners = comm::owners_by_bytes(num_bytes, world.size());
   CheckedModel checked{{{}, std::move(model.values), std::move(model.files)},
                        formatted("import-{}", xxh3_128_hex(joined(hashes, "\n")).substr(0, 16))};
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (owners[i] != world.rank()) continue;
-    const std::string& name = tensors[i].name;
-    checked.state.tensors.push_back(
-        {.name = formatted("param/{}", name),
-         .shape = tensors[i].shape,
-         .slice = parallel::Slice::whole(tensors[i].shape),
-         .produce = [name, weights](std::span<std::byte> bytes) {
-           std::ranges::copy(read_f32(weights->at(name), name), bytes.begin());
-         }});
+  for (const auto& [name, shape] : tensors) {
+    checked.state.tensors.push_back({.name = formatted("param/{}", name),
+                                     .shape = shape,
+                                     .slice = parallel::Slice::whole(shape),
+                                     .produce = [name, weights](std::span<std::byte> bytes) {
+                                       std::ranges::copy(read_f32(weights->at(name), name),
+                                                         bytes.begin());
+                                     }});
   }
+  checked.state.tensors = share_of_rank(std::move(checked.state.tensors), world);
   return checked;
 }
 

@@ -59,9 +59,9 @@ std::vector<NamedShape> checked_tensors(ImportedModel& model, WeightSource& weig
 
 /// Writes `directory`/step-000000000 with float32 parameters and the name of the chat template of
 /// the tokenizer files (kImportedTemplateValue). The run id is a hash of the weights, so that a
-/// second import on as many ranks writes the same bytes. The ranks, which pass equal models, share
-/// the tensors. Each reads its own twice, to check and to write them, and has one at a time in
-/// memory. A caller holds the run lock. Collective. Throws like checked_tensors and
+/// second import on as many ranks writes the same bytes. All ranks pass the same model, but only
+/// rank 0 sets `logs`. Each rank reads and writes a part of the tensors, with one tensor at a time in
+/// memory. The caller holds the run lock. Collective. Throws like checked_tensors and
 /// check_imported_tokenizer; Error(usage) if `directory` already contains a checkpoint of step 0.
 std::filesystem::path write_imported(ImportedModel model, WeightSource weights,
                                      const std::filesystem::path& directory,

@@ -218,12 +218,13 @@ CheckpointManifest parse_manifest_part(std::string_view text, std::string_view w
   return from_json(parse_json(text, where), where);
 }
 
-void check_num_values(std::string_view text, std::string_view where) {
+std::string size_problem(std::string_view text) {
+  if (text.size() > kMaxManifestBytes)
+    return formatted("{} bytes, at most {} are allowed", text.size(), kMaxManifestBytes);
   const auto num_values = std::count_if(text.begin(), text.end(),
                                         [](char c) { return c == ',' || c == '[' || c == '{'; });
-  if (num_values > kMaxValues)
-    fail(ErrorKind::data, "{}: about {} values, at most {} are allowed", where, num_values,
-         kMaxValues);
+  if (num_values <= kMaxValues) return "";
+  return formatted("about {} values, at most {} are allowed", num_values, kMaxValues);
 }
 
 CheckpointManifest parse_manifest(std::string_view text, std::string_view where) {
@@ -239,7 +240,8 @@ CheckpointManifest parse_manifest(std::string_view text, std::string_view where)
   const std::string computed = xxh3_128_hex(body);
   if (computed != stored)
     fail(ErrorKind::data, "{}: damaged: its hash is {}, expected {}", where, computed, stored);
-  check_num_values(text, where);
+  if (const std::string problem = size_problem(text); !problem.empty())
+    fail(ErrorKind::data, "{}: {}", where, problem);
   CheckpointManifest manifest = from_json(parse_json(text, where), where);
   check_manifest(manifest, where);
   return manifest;

@@ -62,8 +62,8 @@ CheckpointManifest parse_manifest_part(std::string_view text, std::string_view w
 /// The largest manifest that a reader accepts. It has room for about five million slices.
 inline constexpr std::uint64_t kMaxManifestBytes = std::uint64_t{1} << 30;
 
-/// Throws Error(data) if `text` has so many values that parse_manifest refuses it.
-void check_num_values(std::string_view text, std::string_view where);
+/// Returns the reason why the text is too large for readers; "" if it is not.
+std::string size_problem(std::string_view text);
 
 /// Adds the shards and slices of `part`. Throws Error(internal) if writers disagree on the dtype or
 /// shape of a tensor.

@@ -216,12 +216,11 @@ std::string checkpoint_reshard(const ReshardCommand& options, comm::Communicator
 }
 
 std::string checkpoint_prune(const PruneCommand& options) {
-  if (options.keep_last < 1)
-    fail(ErrorKind::usage, "--keep-last = {}, must be at least 1", options.keep_last);
-  if (options.keep_every < 0)
-    fail(ErrorKind::usage, "--keep-every = {}, must be 0 or more", options.keep_every);
-  if (options.keep_best < 0)
-    fail(ErrorKind::usage, "--keep-best = {}, must be 0 or more", options.keep_best);
+  PruneOptions prune{.run_id = {},
+                     .keep_last = options.keep_last,
+                     .keep_every = options.keep_every,
+                     .keep_best = options.keep_best};
+  check_prune_options(prune, {"--keep-last", "--keep-every", "--keep-best"});
   const CheckpointLocation found = locate_checkpoints(options.place);
   if (found.is_step)
     fail(ErrorKind::usage,
@@ -229,10 +228,6 @@ std::string checkpoint_prune(const PruneCommand& options) {
          options.place);
   std::optional<RunLock> lock;
   if (!options.dry_run) lock.emplace(locked_directory(found.path), RunLockOptions{});
-  PruneOptions prune{.run_id = {},
-                     .keep_last = options.keep_last,
-                     .keep_every = options.keep_every,
-                     .keep_best = options.keep_best};
   const auto warn = [](std::string_view text) { log::warn(text); };
   const auto newest = find_newest_good(found.path, warn);
   if (!newest) fail(ErrorKind::data, "{}: none of its checkpoints is good", options.place);

@@ -62,15 +62,8 @@ StateDict merged_state(const Checkpoint& adapters, const Checkpoint& base,
   for (const SavedFile& file : adapters.manifest().files) {
     if (file.name != "config.toml") state.files[file.name] = adapters.file(file.name);
   }
-  std::vector<std::uint64_t> num_bytes;
   for (const auto& [name, tensor] : base.manifest().tensors) {
-    if (name.starts_with(kParam))
-      num_bytes.push_back(static_cast<std::uint64_t>(tensor.count()) * sizeof(double));
-  }
-  const std::vector<int> owners = comm::owners_by_bytes(num_bytes, world.size());
-  std::size_t next = 0;
-  for (const auto& [name, tensor] : base.manifest().tensors) {
-    if (!name.starts_with(kParam) || owners[next++] != world.rank()) continue;
+    if (!name.starts_with(kParam)) continue;
     const auto adapter = std::find_if(all.begin(), all.end(), [&](const LoraAdapter& one) {
       return name == cat(kParam, one.module, ".weight");
     });
@@ -92,6 +85,7 @@ StateDict merged_state(const Checkpoint& adapters, const Checkpoint& base,
                              .slice = parallel::Slice::whole(tensor.shape),
                              .produce = std::move(produce)});
   }
+  state.tensors = share_of_rank(std::move(state.tensors), world);
   return state;
 }
 
@@ -104,24 +98,22 @@ WholeModel made_in(const fs::path& directory, comm::Communicator& world,
   return {Checkpoint::open(directory / step_directory_name(0), world), true};
 }
 
-/// Opens a Hugging Face directory on all ranks. Collective.
+/// Opens a Hugging Face directory on all ranks, of which rank 0 logs what is found. Collective.
 HfModel open_hf_on_all(const fs::path& directory, comm::Communicator& world) {
   HfModel hf;
   comm::on_first_rank_then_others(world, [&] { hf = open_hf_model(directory); });
+  hf.model.logs = world.rank() == 0;
   return hf;
 }
 
 std::string hash_hf(const fs::path& directory, comm::Communicator& world) {
   HfModel hf = open_hf_on_all(directory, world);
-  hf.model.logs = world.rank() == 0;
   std::vector<NamedShape> tensors;
   comm::on_first_rank_then_others(world, [&] { tensors = checked_tensors(hf.model, hf.weights); });
-  std::ranges::sort(tensors, {}, &NamedShape::name);  // like a manifest
-  std::vector<std::uint64_t> num_bytes;
-  for (const NamedShape& tensor : tensors)
-    num_bytes.push_back(static_cast<std::uint64_t>(parallel::Slice::whole(tensor.shape).count()));
+  // hash_tensors takes the tensors in the order of their names, too.
+  std::ranges::sort(tensors, {}, &NamedShape::name);
   const std::vector<std::string> hashes =
-      comm::distribute_work(world, num_bytes, [&](std::size_t i) {
+      comm::distribute_work(world, num_elements(tensors), [&](std::size_t i) {
         const auto& [name, shape] = tensors[i];
         Sha256 one;
         one.update(tensor_head(cat(kParam, name), DType::f32, shape));

@@ -26,15 +26,6 @@ void check_good(const Checkpoint& checkpoint, bool trusted) {
   }
 }
 
-void check_options(const PruneOptions& options) {
-  if (options.keep_last < 1)
-    fail(ErrorKind::usage, "checkpoint.keep_last = {}, must be at least 1", options.keep_last);
-  if (options.keep_every < 0)
-    fail(ErrorKind::usage, "checkpoint.keep_every = {}, must be 0 or more", options.keep_every);
-  if (options.keep_best < 0)
-    fail(ErrorKind::usage, "checkpoint.keep_best = {}, must be 0 or more", options.keep_best);
-}
-
 /// Selects the checkpoints of one directory to delete.
 class Pruner {
  public:
@@ -115,10 +106,19 @@ class Pruner {
 
 }  // namespace
 
+void check_prune_options(const PruneOptions& options, const PruneNames& names) {
+  if (options.keep_last < 1)
+    fail(ErrorKind::usage, "{} = {}, must be at least 1", names.keep_last, options.keep_last);
+  if (options.keep_every < 0)
+    fail(ErrorKind::usage, "{} = {}, must be 0 or more", names.keep_every, options.keep_every);
+  if (options.keep_best < 0)
+    fail(ErrorKind::usage, "{} = {}, must be 0 or more", names.keep_best, options.keep_best);
+}
+
 std::vector<std::int64_t> surplus_checkpoints(const std::filesystem::path& directory,
                                               const PruneOptions& options,
                                               const WarningSink& warn) {
-  check_options(options);
+  check_prune_options(options);
   return Pruner(directory, options, warn).surplus();
 }
 

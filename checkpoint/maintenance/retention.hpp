@@ -18,6 +18,16 @@ struct PruneOptions {
   std::vector<std::int64_t> trusted = {};
 };
 
+/// The names of the options in errors.
+struct PruneNames {
+  const char* keep_last = "checkpoint.keep_last";
+  const char* keep_every = "checkpoint.keep_every";
+  const char* keep_best = "checkpoint.keep_best";
+};
+
+/// Throws Error(usage) for keep_last < 1 or a negative number.
+void check_prune_options(const PruneOptions& options, const PruneNames& names = {});
+
 /// Returns the steps that prune_checkpoints would delete, newest first. Deletes nothing.
 std::vector<std::int64_t> surplus_checkpoints(const std::filesystem::path& directory,
                                               const PruneOptions& options, const WarningSink& warn);

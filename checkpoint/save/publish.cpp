@@ -9,7 +9,6 @@
 #include "core/files/refusal.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/log.hpp"
-#include "core/number.hpp"
 #include "core/process/failpoints.hpp"
 
 namespace trireme::checkpoint {
@@ -52,19 +51,6 @@ void make_durable_folder(const fs::path& directory) {
   sync_directory(directory.parent_path());
 }
 
-/// Refuses a manifest that no reader would accept, so that such a checkpoint does not replace a
-/// good one.
-void check_readable(const std::string& text) {
-  const auto error = comm::capture([&] { check_num_values(text, "manifest"); });
-  if (!error && text.size() <= kMaxManifestBytes) return;
-  fail(
-      ErrorKind::resource,
-      "the checkpoint has too many slices: its manifest is {} long, at most {} can be read{}. Save from fewer ranks, or with pipeline stages (parallel.pp), which divide the slices",
-      format_bytes(static_cast<double>(text.size())),
-      format_bytes(static_cast<double>(kMaxManifestBytes)),
-      error ? cat(" (", error->what(), ")") : "");
-}
-
 }  // namespace
 
 void make_temporary(const Unpublished& unpublished) {
@@ -98,7 +84,13 @@ fs::path publish_checkpoint(const Unpublished& unpublished,
   check_shards_arrived(unpublished, manifest);
   failpoint("checkpoint.manifest");
   const std::string text = manifest_text(manifest);
-  check_readable(text);
+  // A checkpoint that nobody can read must not replace a good one.
+  if (const std::string problem = size_problem(text); !problem.empty()) {
+    fail(
+        ErrorKind::resource,
+        "the checkpoint has too many slices, its manifest could not be read: {}. Save from fewer ranks, or with pipeline stages (parallel.pp), which divide the slices",
+        problem);
+  }
   write_file_atomic(unpublished.temporary / kManifestName, text);
   failpoint("checkpoint.manifest.written");
   sync_directory(unpublished.temporary);

@@ -4,6 +4,7 @@
 
 #include "checkpoint/format/cover.hpp"
 #include "comm/agree.hpp"
+#include "comm/share.hpp"
 #include "core/hash/xxh3.hpp"
 #include "core/process/failpoints.hpp"
 #include "core/progress.hpp"
@@ -30,8 +31,8 @@ std::vector<SliceToWrite> owned_slices(const StateDict& state) {
     // A tensor without elements is still named in the manifest.
     const bool empty = parallel::Slice::whole(tensor.shape).count() == 0;
     if (tensor.owner && (empty || tensor.slice.count() > 0)) {
-      slices.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.slice, tensor.bytes,
-                        tensor.produce});
+      slices.push_back(
+          {tensor.name, tensor.dtype, tensor.shape, tensor.slice, tensor.bytes, tensor.produce});
     }
   }
   return slices;
@@ -59,6 +60,18 @@ std::string common_text(const StagedCheckpoint& staged) {
 }
 
 }  // namespace
+
+std::vector<StateTensor> share_of_rank(std::vector<StateTensor> tensors,
+                                       const comm::Communicator& world) {
+  std::vector<std::uint64_t> num_bytes;
+  for (const StateTensor& tensor : tensors)
+    num_bytes.push_back(static_cast<std::uint64_t>(tensor.slice.count()) * size_of(tensor.dtype));
+  const std::vector<int> owners = comm::owners_by_bytes(num_bytes, world.size());
+  std::vector<StateTensor> own;
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (owners[i] == world.rank()) own.push_back(std::move(tensors[i]));
+  return own;
+}
 
 void copy_slices(StagedCheckpoint& staged, AlignedBuffer memory) {
   std::size_t total = 0;
@@ -104,8 +117,7 @@ WrittenShard write_staged_shard(const StagedCheckpoint& staged,
   WrittenShard written;
   written.error = comm::capture([&] {
     double bytes = 0;
-    for (const SliceToWrite& slice : staged.slices)
-      bytes += static_cast<double>(slice.num_bytes());
+    for (const SliceToWrite& slice : staged.slices) bytes += static_cast<double>(slice.num_bytes());
     Progress progress("save", bytes, Progress::Unit::bytes);
     written.part = write_shard_file(staged.whole.temporary, staged.identity, staged.slices,
                                     rate_limit, &progress);

@@ -46,6 +46,11 @@ struct WrittenShard {
   std::optional<Error> error;
 };
 
+/// Returns the tensors that this rank writes if each rank writes whole tensors. All ranks pass the
+/// same tensors.
+std::vector<StateTensor> share_of_rank(std::vector<StateTensor> tensors,
+                                       const comm::Communicator& world);
+
 /// Removes leftovers of killed saves and creates the temporary directory (rank 0). All ranks must
 /// pass equal step, values and files. The commit checks that each element has exactly one owner.
 /// Collective. Throws Error(usage) if step-NNNNNNNNN already exists, Error(internal) for an

@@ -94,7 +94,7 @@ class TreeBuilder : public nlohmann::json_sax<Tree> {
  private:
   struct Open {
     Tree* value;  // stable, because the parent does not grow before this value is closed
-    std::unordered_map<std::string, std::size_t> keys;  // with the index of the member
+    std::unordered_map<std::string, std::size_t> keys;  // value: index of the member
   };
 
   template <class Value>
