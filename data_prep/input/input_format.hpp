@@ -23,8 +23,7 @@ struct InputFile {
   std::filesystem::path given;  // absolute, with links: files beside the input have this directory
   std::string name;             // relative to the common directory of the inputs; stored in shards
   std::uint64_t size = 0;       // end of the positions
-  std::string
-      fingerprint;  // XXH3-128 of both ends of the file; for most formats also name and size
+  std::string fingerprint;      // XXH3-128 of both ends of the file, usually with name and size
   const InputFormat* format = nullptr;
   std::uint64_t packed_size = 0;    // bytes of the file
   std::vector<AccessPoint> points;  // positions where reading can begin, ascending; empty: all

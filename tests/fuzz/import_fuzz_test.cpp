@@ -108,6 +108,8 @@ TEST(Fuzz, ForeignTokenFilesGiveDocumentsOrAnError) {
   const TestDirectory folder(testing::memory_directory("import_fuzz"));
   const std::filesystem::path bin = folder.path() / "case.bin";
   const std::filesystem::path idx = folder.path() / "case.idx";
+  data_prep::InputFile input;
+  input.path = input.given = bin;
   std::size_t accepted = 0;
   const long grown = testing::fuzz("import", testing::fuzz_cases(1'000'000), [&](std::size_t i) {
     Seed seed = seeds[mutator.below(seeds.size())];
@@ -121,7 +123,7 @@ TEST(Fuzz, ForeignTokenFilesGiveDocumentsOrAnError) {
     put_file(bin, seed.bin);
     if (has_index) put_file(idx, seed.idx);
     try {
-      const auto file = has_index ? data_prep::open_megatron(bin)
+      const auto file = has_index ? data_prep::open_megatron(input)
                                   : data_prep::open_llm_c(bin, data_prep::kEotOfFormat,
                                                           data_prep::EotPosition::detect);
       ASSERT_NO_FATAL_FAILURE(expect_documents(*file, mutator));

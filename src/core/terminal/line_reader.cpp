@@ -34,8 +34,19 @@ bool more_is_there() {
 
 volatile std::sig_atomic_t resized = 0;
 
+/// Returns the longest common prefix of all words.
+std::string common_begin(const std::vector<std::string>& words) {
+  std::string begin = words.front();
+  for (const std::string& word : words)
+    begin.resize(std::mismatch(begin.begin(), begin.end(), word.begin(), word.end()).first -
+                 begin.begin());
+  return begin;
+}
+
+}  // namespace
+
 /// During its lifetime, Ctrl-C and a resize of the terminal arrive only in wait().
-class KeyWait {
+class LineReader::KeyWait {
  public:
   enum class Event { key, interrupt, resize, end };
 
@@ -80,17 +91,6 @@ class KeyWait {
 
   sigset_t mask_before_{};
 };
-
-/// Returns the longest common prefix of all words.
-std::string common_begin(const std::vector<std::string>& words) {
-  std::string begin = words.front();
-  for (const std::string& word : words)
-    begin.resize(std::mismatch(begin.begin(), begin.end(), word.begin(), word.end()).first -
-                 begin.begin());
-  return begin;
-}
-
-}  // namespace
 
 /// Edits lines on this process's terminal.
 class LineReader::Editor {

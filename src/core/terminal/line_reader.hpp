@@ -41,6 +41,7 @@ class LineReader {
   Result read_edited(std::string_view prompt, std::string& line);
 
   class Editor;
+  class KeyWait;
 
   Options options_;
   std::unique_ptr<Editor> editor_;  // null without a terminal or libedit

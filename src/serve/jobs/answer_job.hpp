@@ -90,7 +90,7 @@ class AnswerJob : public std::enable_shared_from_this<AnswerJob> {
     bool is_running = false;
     bool ends_early = false;
     bool counts_prompt = true;  // false: an answer before it has the same prompt
-    std::optional<Clock::time_point> last_token;
+    std::optional<Clock::time_point> last_token{};
   };
 
   /// Submits waiting requests until the engine accepts no more. Returns false only if the engine

@@ -92,8 +92,11 @@ TEST(Search, StagesAddWeightGradientsInTheOrderOfMicroBatches) {
           EXPECT_EQ(found.schedule.placement.rank_of_stage, placement.rank_of_stage);
           for (const std::vector<StageAction>& list : found.schedule.lists) {
             std::map<int, int> next;  // by stage
-            for (const StageAction& pass : list)
-              if (gives_weight_grad(pass.kind)) EXPECT_EQ(pass.micro_batch, next[pass.stage]++);
+            for (const StageAction& pass : list) {
+              if (gives_weight_grad(pass.kind)) {
+                EXPECT_EQ(pass.micro_batch, next[pass.stage]++);
+              }
+            }
           }
         }
       }
