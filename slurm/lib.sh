@@ -13,6 +13,15 @@ source "$lib/pack.sh"
 
 job_error() { printf 'error: %s\n' "$*" >&2; }
 
+# split_words ARRAY TEXT: splits TEXT into words like a shell, but expands nothing; 1 if a quote is not closed
+split_words() {
+  local words
+  local -n into=$1
+  words=$(xargs -r printf '%s\n' <<<"$2" && echo end) || return 1  # "end" keeps empty words before it
+  mapfile -t into <<<"$words"
+  unset 'into[-1]'
+}
+
 # option_value NAME ARGUMENT...: prints the value of the last --NAME VALUE or --NAME=VALUE; prints nothing if it is missing
 option_value() {
   local name=--$1 value=
@@ -67,9 +76,7 @@ prepare_srun() {
   if [[ -z ${plain_output:-} ]]; then srun_command+=(--label); fi
   launcher=()
   if [[ -n $TRIREME_LAUNCH ]]; then
-    # Split into words like a shell, but expand nothing.
-    words=$(xargs printf '%s\n' <<<"$TRIREME_LAUNCH") || { job_error "TRIREME_LAUNCH=$TRIREME_LAUNCH: a quote is not closed"; exit 2; }
-    mapfile -t launcher <<<"$words"
+    split_words launcher "$TRIREME_LAUNCH" || { job_error "TRIREME_LAUNCH=$TRIREME_LAUNCH: a quote is not closed"; exit 2; }
     srun_command+=("${launcher[@]}")
   fi
   if [[ ! $TRIREME_SPARES =~ ^[0-9]*$ ]]; then
@@ -275,7 +282,7 @@ finish_attempt() {
 run_with_requeue() {
   local run=$1
   shift
-  export_job_end
+  export_job_times
   describe_job "$run" &
   describer=$!
   trap 'kill "$describer" 2>/dev/null || true' EXIT

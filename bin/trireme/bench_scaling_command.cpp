@@ -188,7 +188,7 @@ Study study_of(const ScalingSettings& settings, planner::DeviceKind kind, int pe
   study.points = std::move(measured.points);
   for (const int ranks : settings.predict) {
     study.points.push_back(planner::predict_point(
-        planner::scaled_config(settings.bench.bench.config, settings.scaling(), ranks),
+        planner::scaled_config(settings.bench.bench.config, settings.scaling(), ranks), ranks,
         planner::scaled_cluster(kind, ranks, per_node), calibration.constants));
   }
   planner::set_efficiency(study.points);

@@ -82,7 +82,6 @@ std::unique_ptr<comm::Communicator> BenchSettings::prepare(comm::Launch& launch)
   comm::Communicator& world = launch.world();
   std::int64_t& threads = bench.config.train.threads;
   threads = device::set_cpu_threads(threads, launch.info().local_size);
-  device::keep_freed_memory(bench.config.parallel.zero > 0);
   comm::all_or_none(world, [&] { resolve_settings(*this, launch.info(), world.size()); });
   if (world.rank() == 0) warn_of_idle_keys(*this);
   return training_world(launch, bench.device.is_cuda(), bench.config.parallel);

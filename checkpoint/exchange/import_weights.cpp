@@ -207,6 +207,8 @@ void note_template(ImportedModel& model) {
   model.values[kImportedTemplateValue] = chat;
   model.values[kImportedJinjaValue] = text::custom_template_name(jinja_of(model.files));
   if (!model.logs) return;
+  if (const std::string refusal = refusal_of_files(model.files, model.where); !refusal.empty())
+    return log::warn(refusal);
   const std::string note = template_note(chat, model.where);
   is_custom_template(chat) ? log::warn(note) : log::info(note);
 }

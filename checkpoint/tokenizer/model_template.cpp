@@ -32,6 +32,14 @@ std::string template_of_files(const std::map<std::string, std::string>& files) {
   return own != nullptr ? own->name : text::custom_template_name(jinja);
 }
 
+std::string refusal_of_files(const std::map<std::string, std::string>& files,
+                             std::string_view where) {
+  const std::string jinja = jinja_of(files);
+  if (jinja.empty()) return "";
+  return text::refusal_note(
+      text::own_chat_format(jinja, formatted("{}: the chat template", where)));
+}
+
 bool is_custom_template(std::string_view name) {
   return name.starts_with(kCustom);
 }

@@ -17,6 +17,10 @@ std::string jinja_of(const std::map<std::string, std::string>& files);
 /// with which no model was trained.
 std::string template_of_files(const std::map<std::string, std::string>& files);
 
+/// Returns text::refusal_note of the Jinja text of `files`; `where` names the model.
+std::string refusal_of_files(const std::map<std::string, std::string>& files,
+                             std::string_view where);
+
 /// Returns true for a template name that stands for an unknown Jinja text.
 bool is_custom_template(std::string_view name);
 

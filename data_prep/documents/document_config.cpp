@@ -58,12 +58,22 @@ void check_ignored(const DocumentConfig& config, Problems& problems) {
   }
 }
 
-/// Returns the names of the kinds with two sides.
-std::string pair_kind_names(std::string_view separator) {
+/// Returns the names of the kinds for which `is_wanted` is true.
+template <class Wanted>
+std::string kinds_with(const Wanted& is_wanted, std::string_view separator = ", ") {
   std::vector<std::string_view> names;
   for (const text::RecordKind& kind : text::record_kinds())
-    if (data::set_content(kind.name, kind.stored_as).has_pairs()) names.push_back(kind.name);
+    if (is_wanted(kind)) names.push_back(kind.name);
   return joined(names, separator);
+}
+
+bool has_pairs(const text::RecordKind& kind) {
+  return data::set_content(kind.name, kind.stored_as).has_pairs();
+}
+
+/// Returns the names of the kinds with two sides.
+std::string pair_kind_names(std::string_view separator) {
+  return kinds_with(has_pairs, separator);
 }
 
 void check_template(const ChatConfig& chat, Problems& problems) {
@@ -208,6 +218,18 @@ std::string record_fields_help() {
 
 std::string chat_help(std::string_view text, std::optional<text::ChatForm> form) {
   return cat(text::chat_kind_names(", ", form), ": ", text);
+}
+
+std::string answer_help(std::string_view text) {
+  return cat(kinds_with([](const text::RecordKind& kind) {
+               return kind.form && kind.form != text::ChatForm::prompt;
+             }),
+             ": ", text);
+}
+
+std::string system_help(std::string_view text) {
+  return cat(kinds_with([](const text::RecordKind& kind) { return kind.form && !has_pairs(kind); }),
+             ": ", text);
 }
 
 std::string pair_help(std::string_view text) {

@@ -45,6 +45,10 @@ std::string kind_help();
 std::string record_fields_help();
 /// Returns "sft, dpo: " and the text. If `form` is given, names only the kinds of that form.
 std::string chat_help(std::string_view text, std::optional<text::ChatForm> form = {});
+/// Like chat_help, for options of kinds with answers: all but prompts.
+std::string answer_help(std::string_view text);
+/// Like chat_help, for options of system prompts, which records with two sides do not get.
+std::string system_help(std::string_view text);
 /// Returns "dpo, kto: " and the text, for options of kinds with two sides (SetContent::has_pairs).
 std::string pair_help(std::string_view text);
 std::vector<std::string> record_kind_names();
@@ -86,11 +90,12 @@ struct ChatConfig {
     visit("template_file", self.template_file,
           chat_help("Jinja chat template in a file, instead of --template").c_str(),
           {.placeholder = "FILE"});
-    visit("mask", self.mask,
-          chat_help("targets: each answer with its end token, or the targets of MiniMind").c_str(),
-          {.values = {"answer", "minimind"}, .identity = Identity::always});
+    visit(
+        "mask", self.mask,
+        answer_help("targets: each answer with its end token, or the targets of MiniMind").c_str(),
+        {.values = {"answer", "minimind"}, .identity = Identity::always});
     visit("train_on", self.train_on,
-          chat_help("answers that carry loss: all, or the last one of a conversation or side")
+          answer_help("answers that carry loss: all, or the last one of a conversation or side")
               .c_str(),
           {.values = {"all", "last"}, .identity = Identity::unless_default});
     visit(
@@ -108,16 +113,17 @@ struct ChatConfig {
           {.placeholder = "N", .least = 1, .most = 1000, .identity = Identity::always});
     visit(
         "augment", self.augment,
-        chat_help("minimind means --add-system 0.2 --drop-empty-think 0.8 (0.95 for V2.5)").c_str(),
+        chat_help(
+            "minimind means --add-system 0.2 and --drop-empty-think 0.8 (0.95 for V2.5), for the kinds that have them")
+            .c_str(),
         {.values = {"none", "minimind"}});
     visit("add_system", self.add_system,
-          chat_help("probability to add a missing system message; -1: set by --augment",
-                    text::ChatForm::conversation)
-              .c_str(),
+          system_help("probability to add a missing system message; -1: set by --augment").c_str(),
           {.placeholder = "P", .identity = Identity::always});
-    visit("drop_empty_think", self.drop_empty_think,
-          chat_help("probability to drop empty thoughts from a chat; -1: set by --augment").c_str(),
-          {.placeholder = "P", .identity = Identity::always});
+    visit(
+        "drop_empty_think", self.drop_empty_think,
+        answer_help("probability to drop empty thoughts from a chat; -1: set by --augment").c_str(),
+        {.placeholder = "P", .identity = Identity::always});
     visit("system_prompts", self.system_prompts,
           "prompts for --add-system, one per line; default: ten built-in prompts",
           {.placeholder = "FILE"});

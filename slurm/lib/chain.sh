@@ -23,6 +23,7 @@ submit() {
     printf '\n' >&2
   else
     id=$("${command[@]}")
+    id=${id%%;*}  # without the name of the cluster
   fi
   job[$1]=$id
 }

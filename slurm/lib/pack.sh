@@ -60,9 +60,9 @@ end_pack() {
 }
 
 num_shards() { # num_shards SET: prints the number of shards in the directory
-  local files
-  files=$(compgen -G "$1/shard-*.h5") || true
-  printf '%s\n' "$files" | grep -c . || true
+  local file count=0
+  for file in "$1"/shard-*.h5; do [[ ! -e $file ]] || ((++count)); done
+  printf '%s\n' "$count"
 }
 
 # array_part: prints the option "--part K/N" for a task of an array; nothing outside an array.

@@ -16,11 +16,12 @@ ask_job_times() {
   job_end=$(date -d "${end%% *}" +%s 2>/dev/null) || job_end=
 }
 
-# Exports the end of this job as SLURM_JOB_END_TIME. An inherited value belongs to another job: sbatch passes on its own environment, and
-# Slurm 22.05 does not set the variable.
-export_job_end() {
+# Exports start and end of this job as SLURM_JOB_START_TIME and SLURM_JOB_END_TIME. Inherited values belong to another job: sbatch passes on
+# its own environment, and Slurm 22.05 does not set the variables.
+export_job_times() {
   job_start='' job_end=''
   ask_job_times
+  if [[ -n $job_start ]]; then export SLURM_JOB_START_TIME=$job_start; else unset SLURM_JOB_START_TIME; fi
   if [[ -n $job_end ]]; then export SLURM_JOB_END_TIME=$job_end; else unset SLURM_JOB_END_TIME; fi
 }
 

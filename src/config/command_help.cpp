@@ -171,7 +171,8 @@ const char* CommandHelp::ranks(const CommandSpec& command) {
 std::string CommandHelp::config(const ConfigSet& set, bool all) {
   std::string text =
       "\nconfig keys: --section.key VALUE, TOML file, or TRIREME_SECTION_KEY in the environment\n"
-      "(command line > environment > last --config > first --config > preset > default):\n";
+      "(command line > environment > last --config > first --config > earlier values of the run >\n"
+      "preset > default):\n";
   HelpRows rows;
   for (const std::string& section : set.sections()) {
     if (all) {

@@ -98,7 +98,8 @@ std::string configuration(const ConfigSet& set) {
       roff(
           "A key is given as --section.key VALUE, in a TOML file, or as TRIREME_SECTION_KEY in the "
           "environment. The command line wins over the environment, the environment over the last "
-          "--config, the last --config over the first, then a preset, then the default.") +
+          "--config, the last --config over the first, then earlier values of the run, a preset, "
+          "and the default.") +
       '\n';
   for (const std::string& section : set.sections()) text += keys_of(set, section);
   return text;

@@ -29,6 +29,7 @@
 #include "device/allocator_settings.hpp"
 #include "device/cpu_peak.hpp"
 #include "device/cuda_library.hpp"
+#include "device/host_allocator.hpp"
 #include "device/own_pages.hpp"
 #include "device/peak_table.hpp"
 #include "ops/path.hpp"
@@ -237,8 +238,9 @@ MachineMemory device_memory([[maybe_unused]] at::Device device) {
   return machine_memory();
 }
 
-void keep_freed_memory(bool sparing) {
-  ::mallopt(M_MMAP_THRESHOLD, (sparing ? 4 : 32) << 20);
+void keep_freed_memory() {
+  use_host_allocator();
+  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
   ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 

@@ -69,8 +69,7 @@ std::int64_t peak_memory_bytes(at::Device device);
 
 /// Makes the process keep freed host memory of tensors, except the largest, for later tensors. A
 /// step's activations then do not fault in new pages, which took up to a fifth of the step time.
-/// `sparing` keeps less memory and leaves fewer holes in the heap, for memory-saving layouts
-/// (ZeRO). Long-lived tensors use own_pages().
-void keep_freed_memory(bool sparing = false);
+/// Long-lived tensors use own_pages().
+void keep_freed_memory();
 
 }  // namespace trireme::device

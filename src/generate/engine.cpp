@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -26,19 +25,6 @@ namespace {
 
 /// Rows of logits computed at a time. All rows of a long prompt would take gigabytes.
 constexpr std::int64_t kLogitRows = 64;
-
-/// Returns the mean of the hidden states of all tokens; empty unless the request wants it. Throws
-/// Error(numeric) if it is not finite.
-std::vector<float> mean_hidden(const ActiveSequence& text) {
-  std::vector<float> mean;
-  for (const double sum : text.hidden_sum) {
-    mean.push_back(static_cast<float>(sum / static_cast<double>(text.length())));
-    if (!std::isfinite(mean.back()))
-      fail(ErrorKind::numeric, "the model's hidden states are not finite after {} tokens",
-           text.length());
-  }
-  return mean;
-}
 
 }  // namespace
 
@@ -238,7 +224,7 @@ void GenerationEngine::Impl::compute(const std::vector<SequenceRows>& step) {
     if (text.finished || text.request.max_tokens > 0 || text.computed < text.length()) continue;
     Delta delta;
     delta.prompt = text.take_prompt_reports();
-    const auto error = comm::capture([&] { delta.embedding = mean_hidden(text); });
+    const auto error = comm::capture([&] { delta.embedding = text.mean_hidden(); });
     if (error) {
       fail_sequence(text, *error);
     } else {
@@ -347,6 +333,11 @@ void GenerationEngine::cancel(RequestId id) {
   const std::lock_guard lock(impl_->mutex);
   impl_->cancelled.push_back(id);
   impl_->changed.notify_one();
+}
+
+bool GenerationEngine::has_ended() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->has_ended;
 }
 
 bool GenerationEngine::step() {

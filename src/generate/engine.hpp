@@ -46,6 +46,9 @@ class AnswerSource {
   /// Ends a request with FinishReason::cancelled at the next step. Ignores finished requests.
   virtual void cancel(RequestId id) = 0;
 
+  /// Returns true if no request is accepted any more.
+  [[nodiscard]] virtual bool has_ended() const = 0;
+
   [[nodiscard]] virtual EngineCounters counters() const = 0;
 };
 
@@ -74,6 +77,7 @@ class GenerationEngine final : public AnswerSource {
   [[nodiscard]] std::optional<RequestProblem> find_problem(const Request& request) const override;
   std::optional<RequestId> submit(Request request, OnDelta on_delta, bool follows = false) override;
   void cancel(RequestId id) override;
+  [[nodiscard]] bool has_ended() const override;
 
   /// Runs one step. Returns false if there is nothing to do. If the logits of a request are not
   /// finite, only this request fails. If the forward pass throws (for example without free memory),

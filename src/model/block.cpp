@@ -5,11 +5,9 @@
 
 #include "core/error.hpp"
 #include "model/stream_norm.hpp"
-#include "ops/attention.hpp"
 #include "ops/dropout.hpp"
 #include "ops/gated_activation.hpp"
 #include "ops/plain_activation.hpp"
-#include "ops/upload.hpp"
 
 namespace trireme::model {
 namespace {
@@ -38,11 +36,6 @@ struct BlockSplits {
 
 std::string prefix_of(std::int64_t layer) {
   return formatted("model.layers.{}.", layer);
-}
-
-/// Merges heads: [B, heads, T, D] to [B, T, heads D].
-at::Tensor merged(const at::Tensor& heads) {
-  return heads.transpose(1, 2).flatten(2);
 }
 
 ops::DropoutMask dropout_mask(const LayerContext& context, const parallel::Microbatch& batch,
@@ -222,6 +215,18 @@ weighted::AdaptersUse Block::use_of(const parallel::Microbatch& batch,
   return use;
 }
 
+bool Block::saves_codes(Fp8Linear which) const {
+  return context_.recompute == parallel::Recompute::none && context_.fp8 != nullptr &&
+         context_.fp8->has(which) && !context_.lora.on();
+}
+
+ops::LateResultPtr Block::late_norm(Fp8Linear which) const {
+  const bool gathers = context_.tensor.size() > 1 && context_.tensor.sequence_parallel();
+  const bool saves = context_.recompute != parallel::Recompute::none ||
+                     context_.norm().kind != ops::NormKind::rms || gathers || saves_codes(which);
+  return saves ? ops::LateResultPtr() : c10::make_intrusive<ops::LateResult>();
+}
+
 RecomputeFn Block::recompute_norm(const at::Tensor& x,
                                   const std::optional<parallel::WeightRef>& norm) const {
   if (context_.recompute != parallel::Recompute::selective) return {};
@@ -232,16 +237,12 @@ RecomputeFn Block::recompute_norm(const at::Tensor& x,
   };
 }
 
-RecomputeFn Block::recompute_activation(const at::Tensor& gate_up) const {
-  if (context_.recompute != parallel::Recompute::selective) return {};
-  return [this, kept = gate_up.detach()] { return hidden_of(kept); };
-}
-
 at::Tensor Block::project(const parallel::Microbatch& batch, const at::Tensor& x) const {
-  const at::Tensor normed = with_norm(x, input_norm_);
-  const at::Tensor qkv = weighted::column_parallel_linear(
-      context_.tensor, normed, registry_, qkv_, recompute_norm(x, input_norm_),
-      use_of(batch, qkv_adapters_, Fp8Linear::qkv));
+  weighted::AdaptersUse use = use_of(batch, qkv_adapters_, Fp8Linear::qkv);
+  if (input_norm_) use.late = late_norm(Fp8Linear::qkv);
+  const at::Tensor normed = with_norm(x, input_norm_, use.late);
+  const at::Tensor qkv = weighted::column_parallel_linear(context_.tensor, normed, registry_, qkv_,
+                                                          recompute_norm(x, input_norm_), use);
   const at::Tensor biased = with_bias(qkv, qkv_bias_);
   return values_ ? values_->added(batch, normed, biased) : biased;
 }
@@ -282,17 +283,20 @@ at::Tensor Block::finish(const parallel::Microbatch& batch, const at::Tensor& x,
   const at::Tensor attention = residual_dropout(
       context_, batch, with_norm(with_bias(projected, output_bias_), attention_output_norm_),
       index_, kAttentionOutput);
+  const ops::LateResultPtr late =
+      post_norm_ && !experts_ ? late_norm(Fp8Linear::gate_up) : ops::LateResultPtr();
   const auto mlp_of = [&](const at::Tensor& input, const at::Tensor& normed) {
-    return residual_dropout(context_, batch, with_norm(mlp(batch, input, normed), mlp_output_norm_),
-                            index_, kMlpOutput);
+    return residual_dropout(context_, batch,
+                            with_norm(mlp(batch, input, normed, late), mlp_output_norm_), index_,
+                            kMlpOutput);
   };
-  if (c.parallel_residual) return x + attention + mlp_of(x, with_norm(x, post_norm_));
+  if (c.parallel_residual) return x + attention + mlp_of(x, with_norm(x, post_norm_, late));
   if (!post_norm_) {
     const at::Tensor sum = weighted::residual_sum(x, attention);
     return weighted::residual_sum(sum, mlp_of(sum, sum));
   }
   const auto [sum, normed] =
-      weighted::add_norm(attention, x, registry_, *post_norm_, context_.norm());
+      weighted::add_norm(attention, x, registry_, *post_norm_, context_.norm(), late);
   return weighted::residual_sum(sum, mlp_of(sum, normed));
 }
 
@@ -301,10 +305,10 @@ at::Tensor Block::with_bias(const at::Tensor& y,
   return bias ? weighted::add_bias(y, registry_, *bias) : y;
 }
 
-at::Tensor Block::with_norm(const at::Tensor& y,
-                            const std::optional<parallel::WeightRef>& norm) const {
+at::Tensor Block::with_norm(const at::Tensor& y, const std::optional<parallel::WeightRef>& norm,
+                            const ops::LateResultPtr& late) const {
   if (!norm) return y;
-  return weighted::norm(y, registry_, *norm, context_.norm());
+  return weighted::norm(y, registry_, *norm, context_.norm(), late);
 }
 
 at::Tensor Block::hidden_of(const at::Tensor& gate_up) const {
@@ -313,25 +317,28 @@ at::Tensor Block::hidden_of(const at::Tensor& gate_up) const {
 }
 
 at::Tensor Block::mlp(const parallel::Microbatch& batch, const at::Tensor& sum,
-                      const at::Tensor& normed) const {
+                      const at::Tensor& normed, const ops::LateResultPtr& late_normed) const {
   const parallel::TensorGroup& tensor = context_.tensor;
   const RecomputeFn again = recompute_norm(sum, post_norm_);
   if (experts_) return experts_->forward(batch, normed, again);
-  const at::Tensor gate_up = with_bias(
-      weighted::column_parallel_linear(tensor, normed, registry_, gate_up_, again,
-                                       use_of(batch, gate_up_adapters_, Fp8Linear::gate_up)),
-      gate_up_bias_);
-  const at::Tensor hidden =  // [B, T, intermediate]
-      context_.config.gated_mlp() ? ops::gated_activation(gate_up, activation_, context_.path)
-                                  : ops::activated(gate_up, activation_);
+  weighted::AdaptersUse use = use_of(batch, gate_up_adapters_, Fp8Linear::gate_up);
+  use.late = late_normed;
+  const at::Tensor gate_up =
+      with_bias(weighted::column_parallel_linear(tensor, normed, registry_, gate_up_, again, use),
+                gate_up_bias_);
   const std::int64_t first_hidden =
       parallel::split_range(context_.config.intermediate_size, BlockSplits(context_.config).width,
                             tensor.size(), tensor.rank())
           .begin;
-  return with_bias(
-      weighted::row_parallel_linear(tensor, hidden, registry_, down_, recompute_activation(gate_up),
-                                    use_of(batch, down_adapters_, Fp8Linear::down, first_hidden)),
-      down_bias_);
+  use = use_of(batch, down_adapters_, Fp8Linear::down, first_hidden);
+  // The codes of fp8 are smaller than the values that backward would compute again.
+  if (!saves_codes(Fp8Linear::down)) use.late = c10::make_intrusive<ops::LateResult>();
+  const at::Tensor hidden =  // [B, T, intermediate]
+      context_.config.gated_mlp()
+          ? ops::gated_activation(gate_up, activation_, context_.path, use.late)
+          : ops::activated(gate_up, activation_, use.late);
+  return with_bias(weighted::row_parallel_linear(tensor, hidden, registry_, down_, {}, use),
+                   down_bias_);
 }
 
 at::Tensor Block::plain_attention(const parallel::Microbatch& batch,
@@ -357,29 +364,6 @@ at::Tensor Block::plain_attention(const parallel::Microbatch& batch,
     dropped.push_back(ops::dropout_philox(of_head, one, ops::Path::plain));
   }
   return at::stack(dropped, 1).matmul(values);
-}
-
-at::Tensor Block::attend(const parallel::Microbatch& batch, const ops::QueryKeyValue& heads) const {
-  if (batch.training && context_.config.attention_dropout > 0) return plain_attention(batch, heads);
-  ops::AttentionSetup setup = attention_of(batch);
-  const parallel::ContextGroup& context = context_.context;
-  if (context.size() > 1) {
-    return parallel::context_attention(heads.q, heads.k, heads.v,
-                                       {std::move(setup), batch.positions_of_ranks}, *context.group,
-                                       context.form, context_.path);
-  }
-  return ops::attention(heads.q, heads.k, heads.v, setup, context_.path);
-}
-
-at::Tensor Block::attention_core(const parallel::Microbatch& batch, const at::Tensor& qkv) const {
-  ops::QueryKeyValue heads = split_heads(batch, qkv);
-  if (!heads_.key_of_query.empty()) {  // repeat key heads for each query head
-    const at::Tensor key_of_query =
-        ops::upload(at::tensor(heads_.key_of_query, at::kLong), qkv.device());
-    heads.k = heads.k.index_select(1, key_of_query);
-    heads.v = heads.v.index_select(1, key_of_query);
-  }
-  return merged(attend(batch, heads));
 }
 
 at::Tensor Block::forward(const parallel::Microbatch& batch, const at::Tensor& input,

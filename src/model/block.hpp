@@ -98,14 +98,22 @@ class Block : public Layer {
   /// Returns y plus the bias, or y itself without a bias.
   [[nodiscard]] at::Tensor with_bias(const at::Tensor& y,
                                      const std::optional<parallel::WeightRef>& bias) const;
-  /// Returns the norm of y, or y itself without a norm.
+  /// Returns the norm of y, or y itself without a norm. `late` is that of weighted::norm.
   [[nodiscard]] at::Tensor with_norm(const at::Tensor& y,
-                                     const std::optional<parallel::WeightRef>& norm) const;
-  /// Computes the hidden MLP values, for recomputation and inference.
+                                     const std::optional<parallel::WeightRef>& norm,
+                                     const ops::LateResultPtr& late = {}) const;
+  /// Returns true if a matrix saves fp8 codes of its input.
+  [[nodiscard]] bool saves_codes(Fp8Linear which) const;
+  /// Returns the object through which backward of a norm gives its result to a matrix, or null if
+  /// the matrix needs its input in another form or backward computes it otherwise.
+  [[nodiscard]] ops::LateResultPtr late_norm(Fp8Linear which) const;
+  /// Computes the hidden MLP values, for inference.
   [[nodiscard]] at::Tensor hidden_of(const at::Tensor& gate_up) const;
-  /// Computes the MLP of `normed`, which is the norm of `sum`.
+  /// Computes the MLP of `normed`, which is the norm of `sum`. `late_normed` is null or gives
+  /// `normed` in backward.
   [[nodiscard]] at::Tensor mlp(const parallel::Microbatch& batch, const at::Tensor& sum,
-                               const at::Tensor& normed) const;
+                               const at::Tensor& normed,
+                               const ops::LateResultPtr& late_normed) const;
   [[nodiscard]] at::Tensor attend(const parallel::Microbatch& batch,
                                   const ops::QueryKeyValue& heads) const;
   /// Returns the keys that queries of the batch see, for one pass.
@@ -118,9 +126,6 @@ class Block : public Layer {
   /// for selective activation checkpointing.
   [[nodiscard]] RecomputeFn recompute_norm(const at::Tensor& x,
                                            const std::optional<parallel::WeightRef>& norm) const;
-  /// Returns a function that recomputes the hidden MLP values, for selective activation
-  /// checkpointing.
-  [[nodiscard]] RecomputeFn recompute_activation(const at::Tensor& gate_up) const;
 
   /// Returns the initial values of a matrix.
   [[nodiscard]] parallel::InitDistribution init_of(BlockLinear which) const;

@@ -43,7 +43,7 @@ class Linear {
     if (use.fp8.scaling == nullptr) return;
     kept_->fp8.emplace(*use.fp8.scaling, use.fp8.linear, *group, row_parallel);
     kept_->keeps_codes = use.fp8.is_only_user && source.trained() && !adapted() && !kept_->again &&
-                         at::GradMode::is_enabled();
+                         !use.late && at::GradMode::is_enabled();
   }
 
   explicit Linear(AutogradContext* ctx) : source_(Source::kept(ctx, "weight")) {
@@ -57,7 +57,7 @@ class Linear {
   void keep(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& inner) const {
     const bool needs_x = source_.trained() || adapted();
     if (!needs_x) kept_->again = {};
-    const bool saves_x = needs_x && !kept_->again && !kept_->keeps_codes;
+    const bool saves_x = needs_x && !kept_->again && !kept_->adapters.late && !kept_->keeps_codes;
     ctx->save_for_backward({saves_x ? x : at::Tensor(), inner});
     ctx->saved_data["kept"] = c10::IValue::make_capsule(kept_);
     source_.keep(ctx, "weight");
@@ -110,11 +110,22 @@ class Linear {
   /// Schedules the gradients of all trainable weights; the backward pass calls it.
   void give(const at::Tensor& grad_y, const at::Tensor& inner_grad) const {
     if (!source_.trained() && !adapted()) return;
+    // With fp8, input_grad() has kept the codes of grad_y^T.
+    const at::Tensor grad = kept_->fp8 && !adapted() ? at::Tensor() : grad_y;
+    if (const ops::LateResultPtr late = std::exchange(kept_->adapters.late, {})) {
+      late->wait_for([linear = *this, grad, inner_grad](const at::Tensor& x) {
+        linear.give_for(x, grad, inner_grad);
+      });
+      return;
+    }
     // Recompute x now, because backward frees its inputs.
     const at::Tensor x = kept_->again ? kept_->again() : x_;
     kept_->again = {};
-    // With fp8, input_grad() has kept the codes of grad_y^T.
-    const at::Tensor grad = kept_->fp8 && !adapted() ? at::Tensor() : grad_y;
+    give_for(x, grad, inner_grad);
+  }
+
+ private:
+  void give_for(const at::Tensor& x, const at::Tensor& grad, const at::Tensor& inner_grad) const {
     source_.registry->run_or_defer([linear = *this, x, grad, inner_grad] {
       const Source& source = linear.source_;
       if (source.trained()) linear.add_weight_grad(x, grad);
@@ -122,7 +133,6 @@ class Linear {
     });
   }
 
- private:
   static at::Tensor sum_of(const at::Tensor& product, const at::Tensor& onto) {
     return onto.defined() ? onto.add_(product) : product;
   }
@@ -221,41 +231,48 @@ ops::NormSetup kept_norm(AutogradContext* ctx) {
 
 struct Norm : torch::autograd::Function<Norm> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Source& source,
-                            const ops::NormSetup& setup) {
+                            const ops::NormSetup& setup, const ops::LateResultPtr& late) {
     auto [y, statistics] = ops::norm_forward(x, gain(source, x), setup);
     ctx->save_for_backward({x, statistics});
     source.keep(ctx, "weight");
     keep(ctx, setup);
+    ops::keep(ctx, late);
     return y;
   }
 
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
     const Source source = Source::kept(ctx, "weight");
     const auto saved = ctx->get_saved_variables();
-    const auto out =
-        ops::norm_backward(grads[0], saved[0], gain(source, saved[0]), saved[1], kept_norm(ctx));
+    const ops::LateResultPtr late = ops::awaited_result(ctx);
+    const auto out = ops::norm_backward(grads[0], saved[0], gain(source, saved[0]), saved[1],
+                                        kept_norm(ctx), late.defined());
+    if (late) late->give(out.y);
     source.give(out.weight);
-    return {out.x, {}, {}};
+    return {out.x, {}, {}, {}};
   }
 };
 
 struct AddNorm : torch::autograd::Function<AddNorm> {
   static tensor_list forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& residual,
-                             const Source& source, const ops::NormSetup& setup) {
+                             const Source& source, const ops::NormSetup& setup,
+                             const ops::LateResultPtr& late) {
     auto [sum, y, statistics] = ops::add_norm_forward(x, residual, gain(source, x), setup);
     ctx->save_for_backward({sum, statistics});
     source.keep(ctx, "weight");
     keep(ctx, setup);
+    ops::keep(ctx, late);
     return {sum, y};
   }
 
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
     const Source source = Source::kept(ctx, "weight");
     const auto saved = ctx->get_saved_variables();
+    const ops::LateResultPtr late = ops::awaited_result(ctx);
     const auto out = ops::add_norm_backward(grads[1], grads[0], saved[0], gain(source, saved[0]),
-                                            saved[1], kept_norm(ctx));
+                                            saved[1], kept_norm(ctx), late.defined());
+    if (late) late->give(out.y);
     source.give(out.weight);
-    return {out.x, out.x, {}, {}};
+    return {out.x, out.x, {}, {}, {}};
   }
 };
 
@@ -339,14 +356,14 @@ at::Tensor residual_sum(const at::Tensor& x, const at::Tensor& branch) {
 }
 
 at::Tensor norm(const at::Tensor& x, parallel::ParamRegistry& registry, parallel::WeightRef weight,
-                const ops::NormSetup& setup) {
-  return Norm::apply(x, Source{&registry, weight}, setup);
+                const ops::NormSetup& setup, const ops::LateResultPtr& late) {
+  return Norm::apply(x, Source{&registry, weight}, setup, late);
 }
 
 SumAndNorm add_norm(const at::Tensor& x, const at::Tensor& residual,
                     parallel::ParamRegistry& registry, parallel::WeightRef weight,
-                    const ops::NormSetup& setup) {
-  auto out = AddNorm::apply(x, residual, Source{&registry, weight}, setup);
+                    const ops::NormSetup& setup, const ops::LateResultPtr& late) {
+  auto out = AddNorm::apply(x, residual, Source{&registry, weight}, setup, late);
   return {out[0], out[1]};
 }
 

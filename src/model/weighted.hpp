@@ -7,6 +7,7 @@
 #include "model/fp8_scaling.hpp"
 #include "model/layer.hpp"
 #include "ops/dropout.hpp"
+#include "ops/late_result.hpp"
 #include "ops/norm.hpp"
 #include "ops/path.hpp"
 #include "ops/rope.hpp"
@@ -48,11 +49,12 @@ struct AdaptersUse {
   std::optional<ops::DropoutMask> dropout{};  // on their input, [B, T, in]
   ops::Path path = ops::Path::fast;
   Fp8Use fp8{};
+  ops::LateResultPtr late{};  // if set, the input is not saved and comes from here in backward
 };
 
 /// Computes x W^T: x [.., in] to [.., out]; W [out, in] may be several fused parameters. With
-/// `again`, x is recomputed in backward instead of saved. With fp8, the codes of x^T are saved
-/// instead of x if no other operation needs x. With adapters, A x is saved.
+/// `again` or AdaptersUse::late, x is computed again in backward instead of saved. With fp8, the
+/// codes of x^T are saved instead of x if no other operation needs x. With adapters, A x is saved.
 at::Tensor linear(const at::Tensor& x, parallel::ParamRegistry& registry,
                   parallel::WeightRef weight, const RecomputeFn& again = {},
                   const AdaptersUse& adapters = {});
@@ -82,19 +84,20 @@ at::Tensor gain_of(parallel::ParamRegistry& registry, parallel::WeightRef weight
 /// Adds the output of attention or of the MLP to the residual stream x.
 at::Tensor residual_sum(const at::Tensor& x, const at::Tensor& branch);
 
-/// Like ops::norm_forward, with a registry weight or kNoGain.
+/// Like ops::norm_forward, with a registry weight or kNoGain. If `late` is awaited, backward gives
+/// it the result; only for RMSNorm.
 at::Tensor norm(const at::Tensor& x, parallel::ParamRegistry& registry, parallel::WeightRef weight,
-                const ops::NormSetup& setup);
+                const ops::NormSetup& setup, const ops::LateResultPtr& late = {});
 
 struct SumAndNorm {
   at::Tensor sum;
   at::Tensor y;
 };
 
-/// Like ops::add_norm_forward, with a registry weight or kNoGain.
+/// Like ops::add_norm_forward, with a registry weight or kNoGain. `late` is that of norm().
 SumAndNorm add_norm(const at::Tensor& x, const at::Tensor& residual,
                     parallel::ParamRegistry& registry, parallel::WeightRef weight,
-                    const ops::NormSetup& setup);
+                    const ops::NormSetup& setup, const ops::LateResultPtr& late = {});
 
 /// The trained numbers [1] of mix(). Without `scale`, x is not scaled.
 struct MixWeights {

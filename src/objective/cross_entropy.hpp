@@ -38,7 +38,7 @@ class CrossEntropy final : public Objective {
   [[nodiscard]] at::Tensor text_sums(const parallel::Microbatch& batch, const at::Tensor& hidden,
                                      const at::Tensor& loss_sum) const;
 
-  /// Fills `tape` if setup.want_grads is true.
+  /// Fills `saved` if setup.want_grads is true.
   [[nodiscard]] at::Tensor loss_of(const parallel::Microbatch& batch, const at::Tensor& hidden,
                                    LinearCrossEntropySetup setup, ObjectiveGrads& saved) const;
 

@@ -26,8 +26,8 @@ Head head_of(parallel::ParamRegistry& registry, parallel::ParamId id,
 /// of tp needs at least one other row.
 Head first_classes(Head head, std::int64_t classes);
 
-/// The backward of an objective: adds the head's gradient from `tape` to the registry, unless the
-/// head is frozen, and clears `tape`.
+/// The backward of an objective: adds the head's gradient from `saved` to the registry, unless the
+/// head is frozen, and clears `saved`.
 void add_head_gradient(parallel::ParamRegistry& registry, parallel::ParamId head,
                        ObjectiveGrads& saved);
 

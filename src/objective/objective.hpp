@@ -47,7 +47,7 @@ class Objective {
   virtual void survey(std::span<const parallel::Microbatch> /*micro_batches*/, bool /*last*/) {}
 
   /// Computes the loss from hidden [B, T, D], the model's states after the final norm. Returns the
-  /// sum of the losses of the batch (scalar, fp32 or fp64). Stores in `tape` the gradients of
+  /// sum of the losses of the batch (scalar, fp32 or fp64). Stores in `saved` the gradients of
   /// grad_scale * that sum; the registry is not changed. Ranks of cp hold parts of a batch, and
   /// their losses add up to the loss of the batch. All ranks of tp return the same sum.
   virtual at::Tensor forward(const parallel::Microbatch& batch, const at::Tensor& hidden,

@@ -49,7 +49,8 @@ at::Tensor plain_gated(const at::Tensor& gate_up, Activation activation) {
 }
 
 at::Tensor plain_gated_backward(const at::Tensor& grad_y, const at::Tensor& gate_up,
-                                Activation activation) {
+                                Activation activation, at::Tensor* y) {
+  if (y != nullptr) *y = plain_gated(gate_up, activation);
   const auto type = accumulate_type(gate_up);
   const auto [gate, up] = halves(gate_up.to(type));
   Halves grads;
@@ -78,11 +79,15 @@ kernels::Gated kernel_call(const at::Tensor& gate_up, Activation activation, std
   return call;
 }
 
+at::Tensor empty_half(const at::Tensor& gate_up) {
+  auto shape = gate_up.sizes().vec();
+  shape.back() /= 2;
+  return at::empty(shape, gate_up.options());
+}
+
 at::Tensor cpu_gated(const at::Tensor& gate_up_in, Activation activation) {
   const auto gate_up = as_rows(gate_up_in);
-  auto shape = gate_up_in.sizes().vec();
-  shape.back() /= 2;
-  auto y = at::empty(shape, gate_up_in.options());
+  auto y = empty_half(gate_up_in);
   for_rows(gate_up.size(0), [&](std::int64_t first, std::int64_t last) {
     auto call = kernel_call(gate_up, activation, first, last);
     call.y = element_at(y, first * call.width);
@@ -92,14 +97,16 @@ at::Tensor cpu_gated(const at::Tensor& gate_up_in, Activation activation) {
 }
 
 at::Tensor cpu_gated_backward(const at::Tensor& grad_y_in, const at::Tensor& gate_up_in,
-                              Activation activation) {
+                              Activation activation, at::Tensor* y) {
   const auto gate_up = as_rows(gate_up_in);
   const auto grad_y = grad_y_in.contiguous();
+  if (y != nullptr) *y = empty_half(gate_up_in);
   auto grad = at::empty(gate_up_in.sizes(), gate_up_in.options());
   for_row_chunks(gate_up.size(0), [&](std::int64_t first, std::int64_t last) {
     auto call = kernel_call(gate_up, activation, first, last);
     call.grad_y = element_at(grad_y, first * call.width);
     call.grad_gate_up = element_at(grad, first * 2 * call.width);
+    if (y != nullptr) call.y = element_at(*y, first * call.width);
     kernels::table().gated_backward(call);
   });
   return grad;
@@ -129,17 +136,23 @@ using torch::autograd::tensor_list;
 
 struct GatedActivationFunction : torch::autograd::Function<GatedActivationFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& gate_up,
-                            std::int64_t activation, bool fast) {
+                            std::int64_t activation, bool fast, const LateResultPtr& late) {
     ctx->save_for_backward({gate_up});
     ctx->saved_data["activation"] = activation;
     ctx->saved_data["fast"] = fast;
+    keep(ctx, late);
     return gated_forward(gate_up, Activation{activation}, fast ? Path::fast : Path::plain);
   }
 
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
     const auto path = ctx->saved_data["fast"].toBool() ? Path::fast : Path::plain;
     const Activation activation{ctx->saved_data["activation"].toInt()};
-    return {gated_backward(grads[0], ctx->get_saved_variables()[0], activation, path), {}, {}};
+    const LateResultPtr late = awaited_result(ctx);
+    at::Tensor y;
+    const at::Tensor grad = gated_backward(grads[0], ctx->get_saved_variables()[0], activation,
+                                           path, late ? &y : nullptr);
+    if (late) late->give(y);
+    return {grad, {}, {}, {}};
   }
 };
 
@@ -160,7 +173,7 @@ at::Tensor gated_forward(const at::Tensor& gate_up, Activation activation, Path 
 }
 
 at::Tensor gated_backward(const at::Tensor& grad_y, const at::Tensor& gate_up,
-                          Activation activation, Path path) {
+                          Activation activation, Path path, at::Tensor* y) {
   const auto gate = halves(gate_up).gate;
   if (gate.sizes() != grad_y.sizes() || gate.scalar_type() != grad_y.scalar_type()) {
     fail(ErrorKind::internal,
@@ -169,12 +182,13 @@ at::Tensor gated_backward(const at::Tensor& grad_y, const at::Tensor& gate_up,
   }
   const at::NoGradGuard no_grad;
   const OperationMark mark(StepWork::activation);
-  return row_for(gate_up, activation, path).backward(grad_y, gate_up, activation);
+  return row_for(gate_up, activation, path).backward(grad_y, gate_up, activation, y);
 }
 
-at::Tensor gated_activation(const at::Tensor& gate_up, Activation activation, Path path) {
+at::Tensor gated_activation(const at::Tensor& gate_up, Activation activation, Path path,
+                            const LateResultPtr& late) {
   return GatedActivationFunction::apply(gate_up, static_cast<std::int64_t>(activation),
-                                        path == Path::fast);
+                                        path == Path::fast, late);
 }
 
 }  // namespace trireme::ops

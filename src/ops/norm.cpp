@@ -53,9 +53,10 @@ RmsNormOutput norm_forward(const at::Tensor& x, const at::Tensor& weight, const 
 }
 
 RmsNormGrads norm_backward(const at::Tensor& grad_y, const at::Tensor& x, const at::Tensor& weight,
-                           const at::Tensor& statistics, const NormSetup& setup) {
+                           const at::Tensor& statistics, const NormSetup& setup, bool want_y) {
   if (setup.kind == NormKind::rms)
-    return rms_norm_backward(grad_y, x, weight, statistics, setup.path);
+    return rms_norm_backward(grad_y, x, weight, statistics, setup.path, want_y);
+  TRIREME_ASSERT(!want_y);
   const at::NoGradGuard no_grad;
   const OperationMark mark(StepWork::norm);
   return layer_backward(grad_y, x, weight, statistics);
@@ -74,9 +75,10 @@ AddRmsNormOutput add_norm_forward(const at::Tensor& x, const at::Tensor& residua
 
 RmsNormGrads add_norm_backward(const at::Tensor& grad_y, const at::Tensor& grad_sum,
                                const at::Tensor& sum, const at::Tensor& weight,
-                               const at::Tensor& statistics, const NormSetup& setup) {
+                               const at::Tensor& statistics, const NormSetup& setup, bool want_y) {
   if (setup.kind == NormKind::rms)
-    return add_rms_norm_backward(grad_y, grad_sum, sum, weight, statistics, setup.path);
+    return add_rms_norm_backward(grad_y, grad_sum, sum, weight, statistics, setup.path, want_y);
+  TRIREME_ASSERT(!want_y);
   const at::NoGradGuard no_grad;
   const OperationMark mark(StepWork::norm);
   RmsNormGrads grads = layer_backward(grad_y, sum, weight, statistics);

@@ -24,17 +24,19 @@ struct NormSetup {
 /// Like rms_norm_forward. RmsNormOutput::rstd holds the statistics.
 RmsNormOutput norm_forward(const at::Tensor& x, const at::Tensor& weight, const NormSetup& setup);
 
-/// Like rms_norm_backward. RmsNormGrads::weight has the shape of `weight`.
+/// Like rms_norm_backward. RmsNormGrads::weight has the shape of `weight`. `want_y` is for RMSNorm.
 RmsNormGrads norm_backward(const at::Tensor& grad_y, const at::Tensor& x, const at::Tensor& weight,
-                           const at::Tensor& statistics, const NormSetup& setup);
+                           const at::Tensor& statistics, const NormSetup& setup,
+                           bool want_y = false);
 
 /// Like add_rms_norm_forward.
 AddRmsNormOutput add_norm_forward(const at::Tensor& x, const at::Tensor& residual,
                                   const at::Tensor& weight, const NormSetup& setup);
 
-/// Like add_rms_norm_backward.
+/// Like add_rms_norm_backward. `want_y` is for RMSNorm.
 RmsNormGrads add_norm_backward(const at::Tensor& grad_y, const at::Tensor& grad_sum,
                                const at::Tensor& sum, const at::Tensor& weight,
-                               const at::Tensor& statistics, const NormSetup& setup);
+                               const at::Tensor& statistics, const NormSetup& setup,
+                               bool want_y = false);
 
 }  // namespace trireme::ops

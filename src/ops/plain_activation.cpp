@@ -47,15 +47,20 @@ using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
 
 struct ActivationFunction : torch::autograd::Function<ActivationFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, std::int64_t activation) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, std::int64_t activation,
+                            const LateResultPtr& late) {
     ctx->save_for_backward({x});
     ctx->saved_data["activation"] = activation;
+    keep(ctx, late);
     return activation_forward(x, Activation{activation});
   }
 
   static tensor_list backward(AutogradContext* ctx, tensor_list grads) {
     const Activation activation{ctx->saved_data["activation"].toInt()};
-    return {activation_backward(grads[0], ctx->get_saved_variables()[0], activation), {}};
+    const at::Tensor x = ctx->get_saved_variables()[0];
+    if (const LateResultPtr late = awaited_result(ctx))
+      late->give(activation_forward(x, activation));
+    return {activation_backward(grads[0], x, activation), {}, {}};
   }
 };
 
@@ -74,8 +79,8 @@ at::Tensor activation_backward(const at::Tensor& grad_y, const at::Tensor& x,
   return row_of(activation).backward(grad_y, x);
 }
 
-at::Tensor activated(const at::Tensor& x, Activation activation) {
-  return ActivationFunction::apply(x, static_cast<std::int64_t>(activation));
+at::Tensor activated(const at::Tensor& x, Activation activation, const LateResultPtr& late) {
+  return ActivationFunction::apply(x, static_cast<std::int64_t>(activation), late);
 }
 
 }  // namespace trireme::ops

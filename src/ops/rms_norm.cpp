@@ -31,17 +31,20 @@ AddRmsNormOutput plain_norm(const at::Tensor& x, const at::Tensor& residual,
 
 RmsNormGrads plain_norm_backward(const at::Tensor& grad_y, const at::Tensor& grad_sum,
                                  const at::Tensor& x, const at::Tensor& weight,
-                                 const at::Tensor& rstd) {
+                                 const at::Tensor& rstd, bool want_y) {
   const auto type = accumulate_type(x);
   const auto width = x.size(-1);
-  const auto scale = rstd.unsqueeze(-1);                              // [rows, 1]
-  const auto normed = x.to(type).reshape({-1, width}) * scale;        // [rows, D]
-  const auto incoming = grad_y.to(type).reshape({-1, width});         // [rows, D]
-  const auto weighted = incoming * weight.to(type);                   // [rows, D]
+  const auto scale = rstd.unsqueeze(-1);                        // [rows, 1]
+  const auto normed = x.to(type).reshape({-1, width}) * scale;  // [rows, D]
+  const auto incoming = grad_y.to(type).reshape({-1, width});   // [rows, D]
+  const auto wide_weight = weight.to(type);
+  const auto weighted = incoming * wide_weight;                       // [rows, D]
   const auto along = (weighted * normed).mean(-1, /*keepdim=*/true);  // [rows, 1]
   auto grad_x = (weighted - normed * along).mul_(scale).to(x.scalar_type()).view(x.sizes());
   if (grad_sum.defined()) grad_x = grad_x + grad_sum;
-  return {std::move(grad_x), (incoming * normed).sum(0)};
+  RmsNormGrads grads{std::move(grad_x), (incoming * normed).sum(0)};
+  if (want_y) grads.y = (normed * wide_weight).to(x.scalar_type()).view(x.sizes());
+  return grads;
 }
 
 AddRmsNormOutput cpu_norm(const at::Tensor& x_in, const at::Tensor& residual_in,
@@ -71,14 +74,14 @@ AddRmsNormOutput cpu_norm(const at::Tensor& x_in, const at::Tensor& residual_in,
 
 RmsNormGrads cpu_norm_backward(const at::Tensor& grad_y_in, const at::Tensor& grad_sum_in,
                                const at::Tensor& x_in, const at::Tensor& weight_in,
-                               const at::Tensor& rstd) {
+                               const at::Tensor& rstd, bool want_y) {
   const auto grad_y = grad_y_in.contiguous();
   const auto grad_sum = grad_sum_in.defined() ? grad_sum_in.contiguous() : at::Tensor();
   const auto x = x_in.contiguous();
   const auto weight = weight_in.contiguous();
   const auto width = x.size(-1);
   const auto rows = rstd.numel();
-  auto grad_x = at::empty_like(x);
+  RmsNormGrads grads{at::empty_like(x), {}, want_y ? at::empty_like(x) : at::Tensor()};
   const ChunkSums sums(rows, width, x.device());
   for_row_chunks(rows, [&](std::int64_t first, std::int64_t last) {
     kernels::table().rms_backward(
@@ -88,12 +91,14 @@ RmsNormGrads cpu_norm_backward(const at::Tensor& grad_y_in, const at::Tensor& gr
          .x = element_at(x, first * width),
          .weight = weight.data_ptr(),
          .rstd = rstd.data_ptr<float>() + first,
-         .grad_x = element_at(grad_x, first * width),
+         .grad_x = element_at(grads.x, first * width),
+         .y = want_y ? element_at(grads.y, first * width) : nullptr,
          .grad_weight = sums.of_row(first),
          .rows = last - first,
          .width = width});
   });
-  return {std::move(grad_x), sums.total()};
+  grads.weight = sums.total();
+  return grads;
 }
 
 struct RmsNormRow {
@@ -121,13 +126,13 @@ AddRmsNormOutput add_rms_norm_forward(const at::Tensor& x, const at::Tensor& res
 
 RmsNormGrads add_rms_norm_backward(const at::Tensor& grad_y, const at::Tensor& grad_sum,
                                    const at::Tensor& sum, const at::Tensor& weight,
-                                   const at::Tensor& rstd, Path path) {
+                                   const at::Tensor& rstd, Path path, bool want_y) {
   check_norm(sum, weight);
   check_norm(grad_y, weight);
   const at::NoGradGuard no_grad;
   const OperationMark mark(StepWork::norm);
   return choose(path_of(Operation::rms_norm, path), kRmsNorm, sum)
-      .backward(grad_y, grad_sum, sum, weight, rstd);
+      .backward(grad_y, grad_sum, sum, weight, rstd, want_y);
 }
 
 RmsNormOutput rms_norm_forward(const at::Tensor& x, const at::Tensor& weight, double eps,
@@ -137,8 +142,9 @@ RmsNormOutput rms_norm_forward(const at::Tensor& x, const at::Tensor& weight, do
 }
 
 RmsNormGrads rms_norm_backward(const at::Tensor& grad_y, const at::Tensor& x,
-                               const at::Tensor& weight, const at::Tensor& rstd, Path path) {
-  return add_rms_norm_backward(grad_y, {}, x, weight, rstd, path);
+                               const at::Tensor& weight, const at::Tensor& rstd, Path path,
+                               bool want_y) {
+  return add_rms_norm_backward(grad_y, {}, x, weight, rstd, path, want_y);
 }
 
 }  // namespace trireme::ops

@@ -19,13 +19,14 @@ struct RmsNormOutput {
 struct RmsNormGrads {
   at::Tensor x;
   at::Tensor weight;
+  at::Tensor y{};  // with `want_y`: the result of forward, from the same pass over memory
 };
 
 RmsNormOutput rms_norm_forward(const at::Tensor& x, const at::Tensor& weight, double eps,
                                Path path = Path::fast);
 RmsNormGrads rms_norm_backward(const at::Tensor& grad_y, const at::Tensor& x,
                                const at::Tensor& weight, const at::Tensor& rstd,
-                               Path path = Path::fast);
+                               Path path = Path::fast, bool want_y = false);
 
 /// The residual add fused with a norm: sum = x + residual (rounded to x's dtype), y = norm(sum). If
 /// `residual` is undefined, sum is x itself.
@@ -42,6 +43,7 @@ AddRmsNormOutput add_rms_norm_forward(const at::Tensor& x, const at::Tensor& res
 /// the gradient of both x and the residual.
 RmsNormGrads add_rms_norm_backward(const at::Tensor& grad_y, const at::Tensor& grad_sum,
                                    const at::Tensor& sum, const at::Tensor& weight,
-                                   const at::Tensor& rstd, Path path = Path::fast);
+                                   const at::Tensor& rstd, Path path = Path::fast,
+                                   bool want_y = false);
 
 }  // namespace trireme::ops

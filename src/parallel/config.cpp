@@ -19,6 +19,9 @@ namespace {
 
 /// This limit keeps products of axis sizes within 64 bits.
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 20;
+constexpr std::int64_t kMostVirtualStages = 1000;
+constexpr std::int64_t kMostMicroBatches = 1'000'000'000;
+constexpr std::int64_t kMostBucketMb = 1'000'000;
 
 template <class Names>
 std::vector<std::string> names_of(const Names& names) {
@@ -64,15 +67,18 @@ void check(const ParallelConfig& config, Problems& problems) {
   std::error_code absent;
   const bool is_file = std::filesystem::is_regular_file(config.schedule, absent);
   problems.one_of("parallel.schedule", is_file ? "FILE" : config.schedule, schedules);
-  if (config.in_flight < 0)
-    problems.add("parallel.in_flight", config.in_flight, "must be 0 (any) or more");
-  if (config.virtual_stages < 1 || config.virtual_stages > kMostRanks)
+  if (config.in_flight < 0 || config.in_flight > kMostMicroBatches)
+    problems.add("parallel.in_flight", config.in_flight,
+                 formatted("must be in [0, {}]; 0: any number", kMostMicroBatches));
+  if (config.virtual_stages < 1 || config.virtual_stages > kMostVirtualStages)
     problems.add("parallel.virtual_stages", config.virtual_stages,
-                 formatted("must be in [1, {}]", kMostRanks));
+                 formatted("must be in [1, {}]", kMostVirtualStages));
   problems.one_of("parallel.recompute", config.recompute, names_of(kRecomputes));
-  if (!(config.bucket_mb >= 0 || config.bucket_mb == -1))
-    problems.add("parallel.bucket_mb", config.bucket_mb,
-                 "must be 0 (one bucket), more, or -1 (by the number of data ranks)");
+  if (!((config.bucket_mb >= 0 && config.bucket_mb <= kMostBucketMb) || config.bucket_mb == -1))
+    problems.add(
+        "parallel.bucket_mb", config.bucket_mb,
+        formatted("must be in [0, {}] or -1; 0: one bucket, -1: by the number of data ranks",
+                  kMostBucketMb));
 }
 
 comm::SharedMemory shared_memory_option(const ParallelConfig& config) {
@@ -106,6 +112,11 @@ int data_ranks(const ParallelConfig& config, int world_size) {
         config.tp, config.cp, config.pp, world_size, joined(divisors(world_size), ", "));
   }
   return static_cast<int>(world_size / (config.tp * config.cp * config.pp));
+}
+
+bool divides_model(const ParallelConfig& config) {
+  return config.zero > 2 || config.tp > 1 || config.cp > 1 || config.pp > 1 ||
+         has_expert_grid(config);
 }
 
 std::int64_t shard_ranks(const ParallelConfig& config, std::int64_t data_ranks) {

@@ -113,6 +113,9 @@ int data_ranks(const ParallelConfig& config, int world_size);
 /// Returns true if gathered ZeRO-3 weights stay until the update (zero_reshard, pp_regather).
 bool keeps_gathered(const ParallelConfig& config);
 
+/// Returns true if a rank does not hold the whole model in one piece.
+bool divides_model(const ParallelConfig& config);
+
 /// Returns the number of ranks that together hold one copy of the sharded state; 1 without ZeRO.
 /// `data_ranks` is dp x cp. Throws Error(usage) if zero_shard does not divide `data_ranks`.
 std::int64_t shard_ranks(const ParallelConfig& config, std::int64_t data_ranks);

@@ -201,8 +201,9 @@ void ParamRegistry::count(ParamId id, int uses) {
   int& seen = uses_seen_[id];
   seen += uses;
   TRIREME_ASSERT(seen <= in_backward * num_backwards_);
+  const bool leaves_each_pass = grads_.apart(unit_of(id));
   const bool complete =
-      grads_.sharded() ? seen % in_backward == 0 : seen == in_backward * num_backwards_;
+      leaves_each_pass ? seen % in_backward == 0 : seen == in_backward * num_backwards_;
   if (complete && ready_) fire_ready(id);
 }
 

@@ -147,9 +147,9 @@ class ParamRegistry {
   void count_backward();
 
   /// Sets the callback that runs when a parameter's gradient is complete, in backward order. It
-  /// runs once per update, or once per backward pass if grads().sharded(). With tensor parallelism,
-  /// it runs for all parameters of a unit together, after the tp ranks have summed the shared
-  /// gradients of the unit.
+  /// runs once per update, or once per backward pass if grads().apart() is true for its unit. With
+  /// tensor parallelism, it runs for all parameters of a unit together, after the tp ranks have
+  /// summed the shared gradients of the unit.
   void on_ready(std::function<void(ParamId)> callback) { ready_ = std::move(callback); }
 
  private:

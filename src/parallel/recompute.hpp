@@ -5,8 +5,8 @@
 namespace trireme::parallel {
 
 /// Activation checkpointing of a block. Backward recomputes:
-///   none       nothing
-///   selective  attention, norms and the gated activation
+///   none       only RMSNorm and the activation of the MLP: backward reads their inputs anyway
+///   selective  attention, norms and the activation of the MLP
 ///   full       everything except the input of the block
 enum class Recompute { none, selective, full };
 

@@ -74,8 +74,10 @@ class Accountant {
  public:
   Accountant(const GoodputFacts& facts, Goodput& goodput) : facts_(facts), goodput_(goodput) {
     find_lines();
-    for (std::size_t i = 0; i < facts_.attempts.size(); ++i)
+    for (std::size_t i = 0; i < facts_.attempts.size(); ++i) {
       goodput_.courses.push_back(course_of(i));
+      goodput_.begun_after[facts_.attempts[i].number - 1] = goodput_.courses.back().from_step;
+    }
     find_repeats();
   }
 
@@ -125,13 +127,6 @@ class Accountant {
 
   [[nodiscard]] const StepLine* last_line(std::size_t i) const {
     return lines_[i].empty() ? nullptr : &facts_.metrics.steps[lines_[i].end - 1];
-  }
-
-  /// Returns the number of steps of a line. The first line of an attempt does not say it.
-  [[nodiscard]] double steps_of(const StepLine& line, std::size_t i) const {
-    if (line.num_steps > 0) return static_cast<double>(line.num_steps);
-    return static_cast<double>(
-        std::max<std::int64_t>(1, line.step - goodput_.courses[i].from_step));
   }
 
   AttemptCourse course_of(std::size_t i) const {
@@ -277,13 +272,13 @@ class Accountant {
             attempt.number));
       return;
     }
-    const double first_s = first->step_time_s * steps_of(*first, i);
+    const double first_s = first->step_time_s * goodput_.steps_of(*first);
     const double steps_begin = std::isfinite(first->time) ? first->time - first_s : axis.now();
     axis.until(Activity::startup, steps_begin, number);
     double steps_s = 0;
     for (std::size_t at = lines_[i].begin; at < lines_[i].end; ++at) {
       const StepLine& line = facts_.metrics.steps[at];
-      const double steps = steps_of(line, i);
+      const double steps = goodput_.steps_of(line);
       axis.step(line, steps, goodput_.is_kept(line), number);
       steps_s += line.step_time_s * steps;
     }
@@ -319,6 +314,14 @@ class Accountant {
 
 double WallTime::total() const {
   return std::accumulate(seconds.begin(), seconds.end(), 0.0);
+}
+
+double Goodput::steps_of(const StepLine& line) const {
+  if (line.num_steps > 0) return static_cast<double>(line.num_steps);
+  const auto begun = begun_after.find(line.attempt);
+  return begun == begun_after.end()
+             ? 1.0
+             : static_cast<double>(std::max<std::int64_t>(1, line.step - begun->second));
 }
 
 bool Goodput::is_kept(const StepLine& line) const {

@@ -78,6 +78,10 @@ struct Goodput {
   std::vector<std::string> notes;                // facts that the files do not have, in plain words
   std::map<std::int64_t, std::int64_t> kept_to;  // by StepLine::attempt, if a step was repeated
 
+  std::map<std::int64_t, std::int64_t> begun_after;  // last step before, by StepLine::attempt
+
+  /// Returns the number of steps of a line. The first line of an attempt does not say it.
+  [[nodiscard]] double steps_of(const StepLine& line) const;
   /// Returns true if the line belongs to a step that no later attempt repeated.
   [[nodiscard]] bool is_kept(const StepLine& line) const;
 };

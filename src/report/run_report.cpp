@@ -62,11 +62,9 @@ void take_series(RunReport& run) {
   double energy_j = 0;
   double energy_tokens = 0;
   for (const StepLine& line : run.metrics.steps) {
-    const double line_s =
-        line.step_time_s * static_cast<double>(std::max<std::int64_t>(1, line.num_steps));
-    if (std::isfinite(line.energy_j)) {
-      energy_j += line.energy_j * static_cast<double>(std::max<std::int64_t>(1, line.num_steps));
-    }
+    const double steps = run.goodput.steps_of(line);
+    const double line_s = line.step_time_s * steps;
+    if (std::isfinite(line.energy_j)) energy_j += line.energy_j * steps;
     if (!run.goodput.is_kept(line)) continue;
     if (std::isfinite(line.energy_j) && std::isfinite(line.tokens_per_s))
       energy_tokens += line.tokens_per_s * line_s;

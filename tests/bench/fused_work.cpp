@@ -38,25 +38,27 @@ at::Tensor some(const Shape& shape, std::int64_t rows, std::int64_t features) {
 }
 
 /// Returns a call of a norm, forward and backward; `adds`: with the residual added before.
-Call norm_call(const Shape& shape, std::int64_t rows, bool adds) {
+/// `again`: backward also computes the result of forward.
+Call norm_call(const Shape& shape, std::int64_t rows, bool adds, bool again) {
   const at::Tensor x = some(shape, rows, shape.model.hidden_size);
   const at::Tensor weight = at::ones({shape.model.hidden_size}, at::kBFloat16);
   const at::Tensor residual = adds ? x : at::Tensor();
   return [=] {
     const auto out = ops::add_rms_norm_forward(x, residual, weight, 1e-5, ops::Path::plain);
-    ops::add_rms_norm_backward(x, residual, out.sum, weight, out.rstd, ops::Path::plain);
+    ops::add_rms_norm_backward(x, residual, out.sum, weight, out.rstd, ops::Path::plain, again);
   };
 }
 
 Call layer_norms(const Shape& shape, std::int64_t rows) {
-  return [first = norm_call(shape, rows, false), second = norm_call(shape, rows, true)] {
-    first();
-    second();
-  };
+  return
+      [first = norm_call(shape, rows, false, true), second = norm_call(shape, rows, true, true)] {
+        first();
+        second();
+      };
 }
 
 Call last_norm(const Shape& shape, std::int64_t rows) {
-  return norm_call(shape, rows, false);
+  return norm_call(shape, rows, false, false);
 }
 
 Call rope_call(const Shape& shape, std::int64_t rows) {
@@ -80,7 +82,8 @@ Call gated_call(const Shape& shape, std::int64_t rows) {
   const ops::Activation silu = ops::find_activation("silu");
   return [=] {
     const at::Tensor y = ops::gated_forward(gate_up, silu, ops::Path::plain);
-    ops::gated_backward(y, gate_up, silu, ops::Path::plain);
+    at::Tensor again;
+    ops::gated_backward(y, gate_up, silu, ops::Path::plain, &again);
   };
 }
 
@@ -108,13 +111,13 @@ Call embedding_call(const Shape& shape, std::int64_t rows) {
 }
 
 /// Forward: x -> y, or x, residual -> sum, y. Backward: dy, x -> dx, or dy, dsum, sum -> dx, then a
-/// sum of the weight gradients of the blocks.
+/// sum of the weight gradients of the blocks. In layers, backward also writes y.
 Work fused_norms(const Shape& shape) {
   const double x = shape.tokens() * width(shape.model.hidden_size) * kHalf;
   const double layers = width(shape.model.num_layers);
   Work work;
   work.launches = 3 * (2 * layers + 1);
-  work.bytes = (layers + 1) * 5 * x + layers * 8 * x;
+  work.bytes = (layers + 1) * 5 * x + layers * 8 * x + layers * 2 * x;
   return work;
 }
 
@@ -129,11 +132,11 @@ Work fused_rope(const Shape& shape) {
   return work * width(c.num_layers);
 }
 
-/// Forward: gate, up -> y. Backward: dy, gate, up -> dgate, dup.
+/// Forward: gate, up -> y. Backward: dy, gate, up -> dgate, dup, y.
 Work fused_gated(const Shape& shape) {
   Work work;
   work.launches = 2;
-  work.bytes = 8 * shape.tokens() * width(shape.model.intermediate_size) * kHalf;
+  work.bytes = 9 * shape.tokens() * width(shape.model.intermediate_size) * kHalf;
   return work * width(shape.model.num_layers);
 }
 

@@ -312,6 +312,12 @@ TEST_F(Begin, ARunWithLostCheckpointsDoesNotRestartSilently) {
   const Exit back = pretrain("gone", anew);
   EXPECT_EQ(back.code, 0) << back.err;
   expect_words(back, {"step 2 was committed, but", "has only step 1"});
+
+  for (const char* step : {"step-000000001", "step-000000002"})
+    std::filesystem::resize_file(path("gone") / "checkpoints" / step / "manifest.json", 100);
+  const Exit damaged = pretrain("gone", anew);
+  EXPECT_EQ(damaged.code, 3) << damaged.err;
+  expect_words(damaged, {"no checkpoint in", "is complete; nothing was changed"});
 }
 
 }  // namespace

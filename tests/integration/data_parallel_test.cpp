@@ -204,6 +204,40 @@ TEST(Hierarchical, TrainsAsOneProcessDoes) {
   }
 }
 
+// Experts are in parts on several ranks, and the other weights are in one part.
+TEST(ExpertShards, TheOtherWeightsSumTheirGradientsOnceAnUpdate) {
+  train::RunConfig config;
+  config.model = model::model_preset("tiny");
+  config.model.moe.num_experts = 4;
+  config.train.accumulation = 3;
+  config.parallel.etp = 1;
+  const auto compare = [&](int ranks) {
+    comm::run_ranks(ranks, [&](comm::Communicator& world) {
+      const train::LayoutComparison comparison = train::verify_layout(world, config, 2, at::kCPU);
+      if (world.rank() != 0) return;
+      EXPECT_TRUE(comparison.equal()) << ranks << " ranks, zero " << config.parallel.zero << ": "
+                                      << comparison.grad_rel << " " << comparison.grad_worst;
+      EXPECT_EQ(comparison.audit, "");
+    });
+  };
+  for (const std::int64_t zero : {2, 3}) {
+    config.parallel.zero = zero;
+    config.parallel.tp = 2;
+    config.parallel.zero_shard = 0;
+    for (const bool sequence_parallel : {false, true}) {
+      config.parallel.sequence_parallel = sequence_parallel;
+      compare(2);
+    }
+    config.parallel.zero_shard = 1;
+    compare(4);
+    config.parallel.zero_shard = 0;
+    config.parallel.tp = 4;
+    config.parallel.ep = 2;
+    compare(4);
+    config.parallel.ep = 1;
+  }
+}
+
 /// Returns weights and optimizer state after three updates on two or more ranks.
 std::vector<at::Tensor> trained(const parallel::ParallelConfig& parallel, int ranks,
                                 device::ParamDTypes dtypes, bool one_place) {

@@ -38,8 +38,9 @@ class DataPlan : public testing::RunProgram {
     testing::pack_with(config, (set() / "tokenizer").string(), nullptr);
   }
 
-  static void expect_refused(const Exit& exit, const std::vector<std::string>& words) {
-    EXPECT_EQ(exit.code, 3) << exit.err;
+  static void expect_refused(const Exit& exit, const std::vector<std::string>& words,
+                             int code = 3) {
+    EXPECT_EQ(exit.code, code) << exit.err;
     const std::string what = "trireme: error:";
     const std::size_t first = exit.err.find(what);
     ASSERT_NE(first, std::string::npos) << exit.err;
@@ -135,8 +136,10 @@ TEST_F(DataPlan, DataWithoutTargetsIsRefusedBeforeTraining) {
                  {path("ones").string(), "no training targets", "pack"});
   expect_refused(pretrain("ones_run", with("--data.valid_path", path("ones").string())),
                  {path("ones").string(), "no training targets"});
-  expect_refused(pretrain("ones_run", with("--data.split", "100,0")),
+  expect_refused(pretrain("ones_run", with("--data.split", "100000,1")),
                  {set().string(), "documents 600 to 600", "data.split"});
+  expect_refused(pretrain("ones_run", with("--data.split", "0.9")),
+                 {"data.split = 0.9", "no share for valid"}, 2);
   EXPECT_FALSE(std::filesystem::exists(path("ones_run")));
 }
 

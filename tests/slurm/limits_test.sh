@@ -69,9 +69,9 @@ the_time_limit_is_this_jobs() {
   # shellcheck disable=SC2016  # expanded where it runs
   fake scontrol <<<'printf "JobId=7 StartTime=2026-01-31T12:00:00 EndTime=%s Deadline=N/A\n" "$END"'
   local line
-  line=$(PATH=$work/path:$PATH SLURM_JOB_ID=7 SLURM_JOB_END_TIME=1 END=2026-01-31T13:00:00Z bash -c 'source slurm/lib.sh; export_job_end; printf %s "$SLURM_JOB_END_TIME"')
+  line=$(PATH=$work/path:$PATH SLURM_JOB_ID=7 SLURM_JOB_END_TIME=1 END=2026-01-31T13:00:00Z bash -c 'source slurm/lib.sh; export_job_times; printf %s "$SLURM_JOB_END_TIME"')
   expect_equal "its end, whatever was inherited" "$(date -d 2026-01-31T13:00:00Z +%s)" "$line"
-  line=$(PATH=$work/path:$PATH SLURM_JOB_ID=7 SLURM_JOB_END_TIME=1 END=Unknown bash -c 'source slurm/lib.sh; export_job_end; printf %s "${SLURM_JOB_END_TIME:-none}"')
+  line=$(PATH=$work/path:$PATH SLURM_JOB_ID=7 SLURM_JOB_END_TIME=1 END=Unknown bash -c 'source slurm/lib.sh; export_job_times; printf %s "${SLURM_JOB_END_TIME:-none}"')
   expect_equal "a job without one" none "$line"
 }
 

@@ -47,9 +47,11 @@ commands_are_printed_and_arguments_kept() {
 
 a_sweep_takes_a_line_a_task() {
   local line rc=0
-  printf -- '--optim.lr 1e-4\n--optim.lr 3e-4 --data "my data"\n--data "open\n' >"$work/sweep.txt"
+  printf -- '--data.split 1 --tag ""\n--optim.lr 3e-4 --data "my data"\n--data "open\n' >"$work/sweep.txt"
   line=$(DRY_RUN=1 SLURM_JOB_ID=9 SLURM_JOB_NAME=sweep SLURM_ARRAY_JOB_ID=7 SLURM_ARRAY_TASK_ID=2 slurm/sweep.sbatch "$work/sweep.txt" --data d)
   expect_match "the second task" 'trireme pretrain --data d --optim.lr 3e-4 --data my\\ data --run runs/sweep-7_2 $' "$line"
+  line=$(DRY_RUN=1 SLURM_JOB_ID=9 SLURM_JOB_NAME=sweep SLURM_ARRAY_JOB_ID=7 SLURM_ARRAY_TASK_ID=1 slurm/sweep.sbatch "$work/sweep.txt")
+  expect_match "an empty value at the end" "--data.split 1 --tag '' --run runs/sweep-7_1 \$" "$line"
   DRY_RUN=1 SLURM_ARRAY_TASK_ID=4 slurm/sweep.sbatch "$work/sweep.txt" >"$work/out" 2>&1 || rc=$?
   expect_equal "exit without a line" 2 "$rc"
   expect_match "its message" 'sweep.txt has no line 4' "$(<"$work/out")"

@@ -41,6 +41,15 @@ std::uint64_t random_token() {
   return (std::uint64_t{random()} << 32) | random();
 }
 
+/// Like posix_fallocate, but a signal does not end it.
+int allocate(int file, std::uint64_t begin, std::uint64_t size) {
+  int error = 0;
+  do {
+    error = ::posix_fallocate(file, static_cast<off_t>(begin), static_cast<off_t>(size));
+  } while (error == EINTR);
+  return error;
+}
+
 }  // namespace
 
 SharedWindow::SharedWindow(std::uint64_t bytes)
@@ -51,7 +60,7 @@ SharedWindow::SharedWindow(std::uint64_t bytes)
   name_.descriptor = file_.get();
   if (::ftruncate(file_.get(), static_cast<off_t>(kPage + bytes)) != 0)
     window_refused("ftruncate", bytes, errno);
-  if (const int error = ::posix_fallocate(file_.get(), 0, kPage); error != 0)
+  if (const int error = allocate(file_.get(), 0, kPage); error != 0)
     window_refused("posix_fallocate", bytes, error);
   map();
   std::memcpy(mapped_, &name_.token, sizeof name_.token);
@@ -86,9 +95,8 @@ void SharedWindow::map() {
 }
 
 void SharedWindow::reserve(std::uint64_t begin, std::uint64_t size) {
-  const int error =
-      ::posix_fallocate(file_.get(), static_cast<off_t>(kPage + begin), static_cast<off_t>(size));
-  if (error != 0) window_refused("posix_fallocate", size, error);
+  if (const int error = allocate(file_.get(), kPage + begin, size); error != 0)
+    window_refused("posix_fallocate", size, error);
 }
 
 std::byte* SharedWindow::data() const {

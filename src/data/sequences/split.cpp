@@ -42,6 +42,11 @@ Split Split::parse(std::string_view text, std::string_view name) {
   return split;
 }
 
+bool Split::has(SplitPart part) const {
+  const auto i = static_cast<std::size_t>(part);
+  return ends_[i + 1] > ends_[i];
+}
+
 DocumentRange Split::part(SplitPart part, std::uint64_t num_documents) const {
   const auto i = static_cast<std::size_t>(part);
   const auto end = [&](std::size_t at) {

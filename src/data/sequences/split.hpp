@@ -26,6 +26,8 @@ class Split {
   /// Throws Error(usage) that names the setting `name` ("data.split") for any other text.
   static Split parse(std::string_view text, std::string_view name);
 
+  /// Returns true if the part has a share above 0.
+  [[nodiscard]] bool has(SplitPart part) const;
   [[nodiscard]] DocumentRange part(SplitPart part, std::uint64_t num_documents) const;
 
  private:

@@ -92,8 +92,11 @@ void check_self_hash(std::string_view text, const std::filesystem::path& path) {
   if (at == std::string_view::npos ||
       text.substr(at + kHashKey.size()) !=
           formatted("{}\"\n}}\n", xxh3_128_hex(text.substr(0, at)))) {
-    fail(ErrorKind::data, "{}: damaged: its own checksum does not match (or it was edited by hand)",
-         path.string());
+    fail(
+        ErrorKind::data,
+        "{}: damaged: its own checksum does not match (or it was edited by hand). Delete this file "
+        "and repeat the command that made the set: good shards are kept",
+        path.string());
   }
 }
 

@@ -1,6 +1,7 @@
 #include "generate/cache/schedule.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.hpp"
 
@@ -13,6 +14,17 @@ KvBlocks::Tokens block_tokens(const ActiveSequence& text, std::size_t block) {
 }
 
 }  // namespace
+
+std::vector<float> ActiveSequence::mean_hidden() const {
+  std::vector<float> mean;
+  for (const double sum : hidden_sum) {
+    mean.push_back(static_cast<float>(sum / static_cast<double>(length())));
+    if (!std::isfinite(mean.back()))
+      fail(ErrorKind::numeric, "the model's hidden states are not finite after {} tokens",
+           length());
+  }
+  return mean;
+}
 
 Schedule::Schedule(const EngineConfig& config, std::int64_t blocks)
     : config_(config), blocks_(blocks) {}

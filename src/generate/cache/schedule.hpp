@@ -41,8 +41,7 @@ struct ActiveSequence {
   AnswerText answer;
   TokenHistory history;
   std::vector<TokenReport> prompt_reports;  // reports of the prompt tokens that are computed so far
-  std::vector<double>
-      hidden_sum;  // with Request::embedding: sum over the first summed_tokens tokens
+  std::vector<double> hidden_sum;           // sum over the first summed_tokens tokens, or empty
   std::int64_t summed_tokens = 0;
   bool prompt_reports_sent = false;  // prompt_reports were given to the caller
 
@@ -51,6 +50,10 @@ struct ActiveSequence {
   [[nodiscard]] std::int64_t prompt_length() const {
     return static_cast<std::int64_t>(request.prompt.size());
   }
+
+  /// Returns the mean of the hidden states of all tokens; empty unless the request wants it. Throws
+  /// Error(numeric) if it is not finite.
+  [[nodiscard]] std::vector<float> mean_hidden() const;
 
   [[nodiscard]] std::int64_t drawn() const { return length() - prompt_length(); }
 

@@ -74,13 +74,7 @@ text::ChatTemplatePtr chat_of(const ModelSource& source) {
                  comm::capture([&] { own.format = text::jinja_chat_template(jinja, where); })) {
     own.refusal = error->what();  // no other format, because the model was trained with this text
   }
-  if (!own.refusal.empty())
-    log::warn(
-        own.format == nullptr
-            ? own.refusal
-            : formatted("{}\nThe chat format {} is used instead. It has the same markers, but "
-                        "may write other text. --chat-template selects another one",
-                        own.refusal, own.format->name));
+  if (!own.refusal.empty()) log::warn(text::refusal_note(own));
   return own.format;
 }
 

@@ -212,13 +212,15 @@ at::Tensor Experts::apply_backward(const parallel::Microbatch& batch, const at::
   if (shared_gate_up_) grad_x = shared_backward(grad_y, x, saved);
   const at::Tensor grad_rows = grads.wait();
   const at::Tensor gate = saved.gates.unsqueeze(1);
-  const at::Tensor hidden = ops::gated_forward(saved.gate_up, activation_, context_.path);
   // The gradient of the gate needs only values that backward has anyway.
   const auto input_grad = [&](const at::Tensor& rows, const at::Tensor& weights) {
     const OperationMark mark(StepWork::matmul_dx);
     return ops::grouped_product(rows, weights.transpose(1, 2), bounds, context_.path);
   };
   const at::Tensor grad_gated = input_grad(grad_rows, registry_.weight(down_));
+  at::Tensor hidden;
+  const at::Tensor grad_gate_up = ops::gated_backward(scaled(grad_gated, gate), saved.gate_up,
+                                                      activation_, context_.path, &hidden);
   const at::Tensor grad_gate_rows = wide(grad_gated).mul(hidden).sum(1);
   // If rows stay on this rank, a deferred weight gradient keeps one row per token only.
   const auto rows_again = [order = order, k](const at::Tensor& tokens) {
@@ -229,8 +231,6 @@ at::Tensor Experts::apply_backward(const parallel::Microbatch& batch, const at::
   const bool moves = exchange.moves();
   give_grouped(down_, bounds, moves ? Make(here(grad_rows)) : Make(rows_again(own_grad)),
                here(scaled(hidden, gate)));
-  const at::Tensor grad_gate_up =
-      ops::gated_backward(scaled(grad_gated, gate), saved.gate_up, activation_, context_.path);
   parallel::PendingRows input_grads =
       exchange.give_back(input_grad(grad_gate_up, gate_up_weight()), "expert input gradients");
   parallel::PendingRows gate_grads = exchange.give_back(grad_gate_rows, "expert gate gradients");
@@ -256,10 +256,11 @@ at::Tensor Experts::apply_backward(const parallel::Microbatch& batch, const at::
 
 at::Tensor Experts::shared_backward(const at::Tensor& grad_y, const at::Tensor& x,
                                     const Saved& saved) const {
+  at::Tensor hidden;
   const at::Tensor of_shared =
       ops::gated_backward(ops::product(grad_y, registry_.weight(shared_down_)),
-                          saved.shared_gate_up, activation_, context_.path);
-  give(shared_down_, ops::gated_forward(saved.shared_gate_up, activation_, context_.path), grad_y);
+                          saved.shared_gate_up, activation_, context_.path, &hidden);
+  give(shared_down_, hidden, grad_y);
   give(*shared_gate_up_, x, of_shared);
   return ops::product(of_shared, registry_.weight(*shared_gate_up_));
 }

@@ -36,6 +36,7 @@ struct RmsBackward {
   const void* weight;
   const float* rstd;
   void* grad_x;
+  void* y;             // null: not computed
   float* grad_weight;  // added to, not overwritten
   std::int64_t rows;
   std::int64_t width;
@@ -47,7 +48,7 @@ struct Gated {
   const void* gate_up;      // rows of gate [width], then up [width]
   std::int64_t stride;      // between rows of gate_up
   const void* grad_y;       // backward only; contiguous
-  void* y;                  // forward only; contiguous
+  void* y;                  // contiguous; null in a backward that does not compute it
   void* grad_gate_up;       // backward only; contiguous
   std::int64_t rows;
   std::int64_t width;

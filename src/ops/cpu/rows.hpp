@@ -78,6 +78,7 @@ void rms_backward_typed(const RmsBackward& a) {
     const T* grad_y = typed<T>(a.grad_y) + r * a.width;
     const T* grad_sum = a.grad_sum == nullptr ? nullptr : typed<T>(a.grad_sum) + r * a.width;
     T* grad_x = typed<T>(a.grad_x) + r * a.width;
+    T* y = a.y == nullptr ? nullptr : typed<T>(a.y) + r * a.width;
     const float rstd = a.rstd[r];
     F products{};
     for_vectors(a.width, [&](std::int64_t i, std::int64_t n) {
@@ -87,10 +88,12 @@ void rms_backward_typed(const RmsBackward& a) {
     for_vectors(a.width, [&](std::int64_t i, std::int64_t n) {
       const F normed = get(x, i, n) * rstd;
       const F incoming = get(grad_y, i, n);
-      F grad = (incoming * get(weight, i, n) - normed * along) * rstd;
+      const F scale = get(weight, i, n);
+      F grad = (incoming * scale - normed * along) * rstd;
       if (grad_sum != nullptr) grad += get(grad_sum, i, n);
       put(grad_x, i, n, grad);
       put(a.grad_weight, i, n, get<float>(a.grad_weight, i, n) + incoming * normed);
+      if (y != nullptr) put(y, i, n, normed * scale);
     });
   }
 }
@@ -131,11 +134,14 @@ void gated_backward_typed(const Gated& a) {
       const T* grad_y = typed<T>(a.grad_y) + r * a.width;
       T* grad_gate = typed<T>(a.grad_gate_up) + r * 2 * a.width;
       T* grad_up = grad_gate + a.width;
+      T* y = a.y == nullptr ? nullptr : typed<T>(a.y) + r * a.width;
       for_vectors(a.width, [&](std::int64_t i, std::int64_t n) {
-        const auto grads = decltype(row)::template backward<LaneMath>(
-            get(gate, i, n), get(up, i, n), get(grad_y, i, n));
+        const F g = get(gate, i, n);
+        const F u = get(up, i, n);
+        const auto grads = decltype(row)::template backward<LaneMath>(g, u, get(grad_y, i, n));
         put(grad_gate, i, n, grads.gate);
         put(grad_up, i, n, grads.up);
+        if (y != nullptr) put(y, i, n, decltype(row)::template forward<LaneMath>(g, u));
       });
     }
   });

@@ -38,15 +38,17 @@ at::Tensor gated(const at::Tensor& gate_up_in, Activation activation) {
 }
 
 at::Tensor gated_backward(const at::Tensor& grad_y_in, const at::Tensor& gate_up_in,
-                          Activation activation) {
+                          Activation activation, at::Tensor* y) {
   const at::Tensor gate_up = gated_rows(gate_up_in);
   const at::Tensor grad_y = grad_y_in.contiguous();
   const std::int64_t width = gate_up.size(1) / 2;
   at::Tensor grad = at::empty(gate_up_in.sizes(), gate_up.options());
+  if (y != nullptr) *y = at::empty(half_sizes(gate_up_in), gate_up.options());
   launch(kGatedBackward, gate_up, {gate_up.size(0), threads_for_row(width, gate_up)},
          {.grad_y = grad_y.data_ptr(),
           .gate_up = gate_up.data_ptr(),
           .grad_gate_up = grad.data_ptr(),
+          .y = y == nullptr ? nullptr : y->data_ptr(),
           .stride = gate_up.stride(0),
           .width = width,
           .activation = static_cast<std::int64_t>(activation)});

@@ -18,6 +18,6 @@ inline constexpr std::array<const Kernel*, 2> kGatedActivationKernels{&kGatedFor
 bool accepts_gated(const at::Tensor& gate_up);
 at::Tensor gated(const at::Tensor& gate_up, Activation activation);
 at::Tensor gated_backward(const at::Tensor& grad_y, const at::Tensor& gate_up,
-                          Activation activation);
+                          Activation activation, at::Tensor* y = nullptr);
 
 }  // namespace trireme::ops::cuda

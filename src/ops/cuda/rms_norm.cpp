@@ -35,7 +35,7 @@ AddRmsNormOutput norm(const at::Tensor& x_in, const at::Tensor& residual_in,
 
 RmsNormGrads norm_backward(const at::Tensor& grad_y_in, const at::Tensor& grad_sum_in,
                            const at::Tensor& x_in, const at::Tensor& weight_in,
-                           const at::Tensor& rstd) {
+                           const at::Tensor& rstd, bool want_y) {
   const at::Tensor grad_y = grad_y_in.contiguous();
   const at::Tensor grad_sum = contiguous_or_undefined(grad_sum_in);
   const at::Tensor x = x_in.contiguous();
@@ -45,7 +45,7 @@ RmsNormGrads norm_backward(const at::Tensor& grad_y_in, const at::Tensor& grad_s
   const Chunks chunks = row_chunks(rows);
   const std::int64_t sums_bytes = width * static_cast<std::int64_t>(sizeof(float));
   const bool fits = sums_bytes + kStaticSharedBytes <= launcher().max_shared_bytes(x.device());
-  at::Tensor grad_x = at::empty_like(x);
+  RmsNormGrads grads{at::empty_like(x), {}, want_y ? at::empty_like(x) : at::Tensor()};
   const at::Tensor partial = at::empty({chunks.count, width}, rstd.options());
   launch(kRmsNormBackward, x, {chunks.count, threads_for_row(width, x), fits ? sums_bytes : 0},
          {.grad_y = grad_y.data_ptr(),
@@ -53,13 +53,15 @@ RmsNormGrads norm_backward(const at::Tensor& grad_y_in, const at::Tensor& grad_s
           .x = x.data_ptr(),
           .weight = weight.data_ptr(),
           .rstd = data_of<float>(rstd),
-          .grad_x = grad_x.data_ptr(),
+          .grad_x = grads.x.data_ptr(),
+          .y = data_or_null(grads.y),
           .partial = data_of<float>(partial),
           .rows = rows,
           .rows_per_block = chunks.rows,
           .width = width,
           .has_shared_sums = fits});
-  return {std::move(grad_x), column_sums(partial)};
+  grads.weight = column_sums(partial);
+  return grads;
 }
 
 }  // namespace trireme::ops::cuda

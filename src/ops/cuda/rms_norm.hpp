@@ -18,6 +18,7 @@ bool accepts_norm(const at::Tensor& x);
 AddRmsNormOutput norm(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
                       double eps);
 RmsNormGrads norm_backward(const at::Tensor& grad_y, const at::Tensor& grad_sum,
-                           const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd);
+                           const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rstd,
+                           bool want_y = false);
 
 }  // namespace trireme::ops::cuda

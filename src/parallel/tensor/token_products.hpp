@@ -29,7 +29,8 @@ class ProductSum {
  public:
   ProductSum(const TensorGroup& group, const at::Tensor& y, const at::Tensor& matrix,
              const at::Tensor& onto = {});
-  /// Starts TensorGroup::sum() of a product that the caller has computed, in one chunk.
+  /// Starts TensorGroup::sum() of a product that the caller has computed, in one chunk. The sum may
+  /// overwrite the product.
   ProductSum(const TensorGroup& group, const at::Tensor& product);
 
   /// Returns the sum for this rank's tokens of the residual stream. Call it once.

@@ -182,8 +182,8 @@ class UnitReduction : public GradReduction {
   void ready(ParamId id) override;
 
  protected:
-  /// Called when the gradients of a unit are complete. With sharded gradients, called in each
-  /// backward pass.
+  /// Called when the gradients of a unit are complete: once per update, or in each backward pass if
+  /// UnitGrads::apart() is true.
   virtual void launch(std::size_t unit) = 0;
 
   /// Adds the pending collective `work`, which sums a unit from UnitGrads::take(); `then` uses the

@@ -56,8 +56,10 @@ void AnswerJob::start(std::vector<generate::Request> requests, const std::string
     parts_.push_back({.counts_prompt = request.answer == 0});
   waiting_.assign(std::make_move_iterator(requests.begin()),
                   std::make_move_iterator(requests.end()));
-  if (!submit_more())
+  if (!submit_more()) {
+    if (context_.model.source().has_ended()) throw shutting_down();
     throw ApiError(429, "The request queue is full. Try again later.", "", "queue_full");
+  }
   reply_->on_gone([self = shared_from_this()] { self->cancel_all(); });
   reply_->on_late(context_.timeout_s, [self = shared_from_this()] {
     self->fail(ApiError(408,

@@ -109,4 +109,12 @@ OwnFormat own_chat_format(const std::string& jinja, std::string_view where) {
   return own;
 }
 
+std::string refusal_note(const OwnFormat& own) {
+  if (own.refusal.empty() || own.format == nullptr) return own.refusal;
+  return formatted(
+      "{}\nThe chat format {} is used instead. It has the same markers, but may write other text. "
+      "--chat-template selects another one",
+      own.refusal, own.format->name);
+}
+
 }  // namespace trireme::text

@@ -21,4 +21,7 @@ struct OwnFormat {
 ///                    (nearest_chat_template), or null if the markers are unknown
 OwnFormat own_chat_format(const std::string& jinja, std::string_view where);
 
+/// Returns the refusal and what is used instead, for a warning; "" without a refusal.
+std::string refusal_note(const OwnFormat& own);
+
 }  // namespace trireme::text

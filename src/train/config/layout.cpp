@@ -40,6 +40,7 @@ void reset_pipeline_conflicts(parallel::ParallelConfig& config, const LayoutFact
   config.stages = "auto";
   config.local_steps = 1;
   if (facts.model.tie_embeddings) config.reproducible = false;
+  if (config.reproducible) config.zero_persist = 0;
 }
 
 /// Resets the options that contradict each other, and too large values of tp_chunks.

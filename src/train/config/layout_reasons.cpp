@@ -45,10 +45,15 @@ void add_data_reasons(const parallel::ParallelConfig& config, std::vector<Reason
         config.local_steps);
 }
 
+bool has_several_stages_on_a_rank(const parallel::ParallelConfig& config) {
+  const pipeline::Placement placement = parallel::stage_placement(config);
+  return placement.stages() > placement.ranks;
+}
+
 /// Adds conflicts of the pipeline's stages and schedule.
 void add_stage_reasons(const parallel::ParallelConfig& config, const LayoutFacts& facts,
                        std::vector<Reason>& reasons) {
-  if (config.pp == 1) return;
+  if (config.pp == 1 || config.pp > facts.ranks) return;  // more ranks than there are: refused
   if (const auto mistake = parallel::mistake_in_schedule(config)) {
     reasons.push_back({mistake->key, mistake->value, mistake->why});
     return;
@@ -91,6 +96,11 @@ void add_stage_reasons(const parallel::ParallelConfig& config, const LayoutFacts
     add(reasons, "parallel.reproducible", "true",
         "must be false with this parallel.schedule: {} is not in the order of the micro-batches",
         pass);
+  if (config.reproducible && config.zero == 3 && config.zero_persist > 0 &&
+      has_several_stages_on_a_rank(config))
+    add(reasons, "parallel.reproducible", "true",
+        "must be false with parallel.zero_persist = {} and several stages on a rank: the small parameters of its stages are summed together, in the order of the pipeline",
+        config.zero_persist);
   if (config.reproducible && facts.model.tie_embeddings)
     add(reasons, "parallel.reproducible", "true",
         "must be false with parallel.pp and model.tie_embeddings: the two gradients of the embedding table are computed in different pipeline actions");

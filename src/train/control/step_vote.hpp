@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "core/error.hpp"
 
 namespace trireme::train {
 
@@ -45,6 +46,7 @@ class StepVote {
   explicit StepVote(comm::Communicator& world) : world_(world) {}
 
   void post(const Vote& vote, const CarriedNumbers& carried = {}) {
+    TRIREME_ASSERT(!is_posted());
     sums_ = {vote.stop ? 1.0 : 0.0, vote.save ? 1.0 : 0.0, vote.profile ? 1.0 : 0.0,
              vote.writer_done ? 0.0 : 1.0};
     for (int part = 0; part < kTraceParts; ++part)
@@ -117,14 +119,15 @@ class CancelVote {
   }
 
   /// Returns true if the work must be cancelled before item `i` of `n`. All ranks call it for each
-  /// item from 0 on, and all get the same result.
-  [[nodiscard]] bool before(std::int64_t i, std::int64_t n) {
-    if (i % every_ != 0) {
+  /// `stride`-th item from 0 on, and all get the same result.
+  [[nodiscard]] bool before(std::int64_t i, std::int64_t n, std::int64_t stride = 1) {
+    const std::int64_t every = (every_ + stride - 1) / stride * stride;
+    if (i % every != 0) {
       vote_.advance();
       return false;
     }
     if (i > 0 && vote_.take().stop) return true;
-    if (i + every_ < n) vote_.post({.stop = requested_()});  // a later item reads it
+    if (i + every < n) vote_.post({.stop = requested_()});  // a later item reads it
     return false;
   }
 

@@ -353,16 +353,18 @@ class Formula {
   /// Adds the gradients of parameters that are replicated over tp, where each rank has a partial
   /// sum.
   void shared_gradients(const FormulaRows& tp) const {
+    // A unit in one part collects its gradients until the update, even if experts are sharded.
+    const std::int64_t sums = facts_.parallel.reproducible || facts_.shards() > 1 ? passes() : 1;
     if (facts_.lora.on()) {
       std::int64_t shared = 0;
       for (const AdapterElements& group : adapter_elements(facts_, coords_.tp))
         shared += group.shared;
-      tp.add("all_reduce", "shared grads", passes() * units_.layers, shared * main_);
+      tp.add("all_reduce", "shared grads", sums * units_.layers, shared * main_);
       return;
     }
     const SharedElements shared = shared_elements(facts_, units_, coords_);
     for (const auto& [elements, count] : shared.units)
-      if (elements > 0) tp.add("all_reduce", "shared grads", passes() * count, elements * main_);
+      if (elements > 0) tp.add("all_reduce", "shared grads", sums * count, elements * main_);
   }
 
   const UpdateFacts& facts_;

@@ -48,10 +48,12 @@ std::int64_t grad_peak_elements(const UpdateFacts& facts, const RankUnits& units
 }
 
 /// The saved activations of a block for one micro-batch on one rank: its input, queries, keys and
-/// values before and after rotation, the attention output, the residual sum, both normalized inputs
-/// of matrices, gate, up and their product, and row statistics. Selective activation checkpointing
-/// keeps the inputs of cheap operations, full checkpointing only the input of the block. With LoRA,
-/// inputs of matrices without adapters are not saved, and each adapter saves its inner product.
+/// values before and after rotation, the attention output, the residual sum, gate, up, and row
+/// statistics. Backward computes the normalized inputs of matrices and the product of gate and up
+/// again, unless they are saved in another form (of_normed, of_mlp). Selective activation
+/// checkpointing keeps the inputs of cheap operations, full checkpointing only the input of the
+/// block. With LoRA, inputs of matrices without adapters are not saved, and each adapter saves its
+/// inner product.
 class BlockActivations {
  public:
   BlockActivations(const UpdateFacts& facts, int rank)
@@ -96,8 +98,7 @@ class BlockActivations {
       block += tokens_ * group.terms * facts_.lora.rank * element_;
     block += of_fp8_scales(experts) + of_stream_options(layer) + of_given_values(layer);
     if (recompute == "none")
-      block += of_input(model::Fp8Linear::qkv, wanted(0) * input_width()) + of_attention() +
-               of_whole_norm();
+      block += of_normed(model::Fp8Linear::qkv, wanted(0)) + of_attention() + of_whole_norm();
     return block;
   }
 
@@ -168,23 +169,38 @@ class BlockActivations {
     return std::count(linears.begin(), end, true) * 2 * std::int64_t{sizeof(float)};
   }
 
+  /// Returns true if a matrix saves fp8 codes of its input.
+  [[nodiscard]] bool has_codes(model::Fp8Linear which) const {
+    return facts_.fp8 != model::Fp8Mode::off && !facts_.lora.on() &&
+           model::fp8_linears(facts_.model).at(static_cast<std::size_t>(which));
+  }
+
   /// Returns the bytes that a matrix saves of its input of `width` elements per token. In fp8, a
   /// trainable matrix saves codes of one byte and their scales.
   [[nodiscard]] std::int64_t of_input(model::Fp8Linear which, std::int64_t width) const {
-    const bool has_codes = facts_.fp8 != model::Fp8Mode::off && !facts_.lora.on() &&
-                           model::fp8_linears(facts_.model).at(static_cast<std::size_t>(which));
-    if (!has_codes || width == 0) return tokens_ * width * element_;
+    if (!has_codes(which) || width == 0) return tokens_ * width * element_;
     const std::int64_t scales = facts_.fp8 == model::Fp8Mode::rowwise ? width : 1;
     return tokens_ * width + scales * std::int64_t{sizeof(float)};
   }
 
-  /// Returns the bytes of gate and up, and without activation checkpointing of their input and
-  /// product.
+  /// Returns the bytes that a matrix without activation checkpointing saves of its input, the result
+  /// of a norm. Backward of RMSNorm computes this result again, unless the matrix saves codes or the
+  /// rows of all ranks. `wanted` is 0 for a frozen matrix without adapters.
+  [[nodiscard]] std::int64_t of_normed(model::Fp8Linear which, std::int64_t wanted) const {
+    const model::ModelConfig& m = facts_.model;
+    const bool gathers = facts_.parallel.tp > 1 && facts_.parallel.sequence_parallel;
+    if (m.pre_norms && !m.layer_norm() && !gathers && !has_codes(which)) return 0;
+    return of_input(which, wanted * input_width());
+  }
+
+  /// Returns the bytes of gate and up, and without activation checkpointing of their input and of
+  /// the fp8 codes of their product. Without codes, backward computes the product again.
   [[nodiscard]] std::int64_t of_mlp() const {
     const std::int64_t bytes = tokens_ * facts_.model.mlp_inputs() * here_.mlp * element_;
     if (facts_.parallel.recompute != "none") return bytes;
-    return bytes + of_input(model::Fp8Linear::gate_up, wanted(2) * input_width()) +
-           of_input(model::Fp8Linear::down, wanted(3) * here_.mlp);
+    const std::int64_t product =
+        has_codes(model::Fp8Linear::down) ? of_input(model::Fp8Linear::down, here_.mlp) : 0;
+    return bytes + of_normed(model::Fp8Linear::gate_up, wanted(2)) + product;
   }
 
   /// Returns the bytes of the order of rows.

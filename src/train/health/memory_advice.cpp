@@ -16,8 +16,10 @@ struct Change {
   std::function<void(RunConfig&, int& ranks)> make;
 };
 
-double rank_bytes(const RunConfig& config, int ranks) {
-  return most_known_bytes(facts_of_run(config, ranks));
+double rank_bytes(const RunConfig& config, int ranks, std::int64_t rows_per_sample) {
+  UpdateFacts facts = facts_of_run(config, ranks);
+  facts.rows *= rows_per_sample;
+  return most_known_bytes(facts);
 }
 
 std::int64_t smallest_factor(std::int64_t number) {
@@ -69,16 +71,16 @@ bool is_out_of_memory(const Error& error) {
          std::string_view(error.what()).find("out of memory") != std::string_view::npos;
 }
 
-std::string memory_advice(const RunConfig& config, int ranks) {
-  const double now = rank_bytes(config, ranks);
+std::string memory_advice(const RunConfig& config, int ranks, std::int64_t rows_per_sample) {
+  const double now = rank_bytes(config, ranks, rows_per_sample);
   std::string text = formatted(
-      "out of memory. By formula a rank holds {} in weights, gradients, optimizer state and activations; on the same run, each of these lowers it:",
+      "out of memory. By formula a rank holds {} in weights, gradients, optimizer state and activations of the trained model; on the same run, each of these lowers it:",
       format_bytes(now));
   for (const Change& change : possible_changes(config, ranks)) {
     RunConfig other = config;
     int other_ranks = ranks;
     change.make(other, other_ranks);
-    const double then = rank_bytes(other, other_ranks);
+    const double then = rank_bytes(other, other_ranks, rows_per_sample);
     if (then < 0.99 * now)
       text += formatted("\n  {}: {} ({})", change.options, format_bytes(then), change.price);
   }

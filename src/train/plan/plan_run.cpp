@@ -1,5 +1,6 @@
 #include "train/plan/plan_run.hpp"
 
+#include <algorithm>
 #include <vector>
 
 #include "core/error.hpp"
@@ -17,7 +18,11 @@ namespace {
 /// whole model that generates answers.
 double untrained_bytes(const Task& task, const RunConfig& config, const UpdateFacts& update) {
   double bytes = 0;
-  for (const ModelBeside& beside : models_beside(task, config, /*copies=*/{})) {
+  std::vector<ModelBeside> models = models_beside(task, config, /*copies=*/{});
+  if (!config.metrics.samples.empty() && config.train.eval_every > 0 &&
+      parallel::divides_model(config.parallel))
+    models.push_back({.kind = ModelBeside::Kind::copy});
+  for (const ModelBeside& beside : models) {
     if (beside.kind == ModelBeside::Kind::frozen)
       bytes += weight_bytes(update, mean_elements(update, beside.count, beside.experts));
     if (beside.kind == ModelBeside::Kind::copy)
@@ -41,6 +46,13 @@ RunData open_data(const Task& task, const RunConfig& config) {
 }
 
 }  // namespace
+
+std::int64_t checkpoints_on_disk(const CheckpointConfig& config, std::int64_t steps) {
+  const std::int64_t all = config.every > 0 ? steps / config.every + 1 : 1;
+  if (config.keep_last == 0) return all;
+  const std::int64_t forever = config.keep_every > 0 ? steps / config.keep_every : 0;
+  return std::min(all, config.keep_last + config.keep_best + 1 + forever);
+}
 
 void check_inputs(const Task& task, RunConfig& config, config::ConfigSet& keys,
                   const RunStart& start) {
@@ -84,9 +96,7 @@ RunPlan plan_run(const Task& task, RunConfig& config, config::ConfigSet& keys,
     plan.checkpoint_bytes *= 2;
   }
   plan.memory_bytes_per_rank += static_cast<std::int64_t>(untrained_bytes(task, config, update));
-  // The oldest checkpoint is deleted after the next one is committed.
-  const std::int64_t kept = config.checkpoint.keep_last + config.checkpoint.keep_best + 1;
-  plan.disk_bytes = plan.checkpoint_bytes * kept;
+  plan.disk_bytes = plan.checkpoint_bytes * checkpoints_on_disk(config.checkpoint, plan.steps);
   return plan;
 }
 

@@ -22,6 +22,10 @@ struct RunPlan {
 RunPlan plan_run(const Task& task, RunConfig& config, config::ConfigSet& keys,
                  const RunStart& start, int ranks, bool on_gpu);
 
+/// Returns the largest number of checkpoints that exist at once in a run of `steps` steps. The
+/// oldest one is deleted after the next one is committed.
+std::int64_t checkpoints_on_disk(const CheckpointConfig& config, std::int64_t steps);
+
 /// Checks what does not depend on the ranks: the start, the configuration and the data. Throws
 /// Error(usage) or Error(data).
 void check_inputs(const Task& task, RunConfig& config, config::ConfigSet& keys,

@@ -107,9 +107,16 @@ const DeviceKind& device_kind(const std::string& name) {
 const DeviceKind* kind_of_device(std::string_view device_name) {
   std::string lower(device_name);
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  const auto has = [&](std::string_view word) {
+    const auto is_apart = [&](std::size_t at) {
+      return at >= lower.size() || std::isalnum(static_cast<unsigned char>(lower[at])) == 0;
+    };
+    const std::size_t at = lower.find(word);
+    return at != std::string::npos && is_apart(at - 1) && is_apart(at + word.size());
+  };
+  if (has("pcie") || has("nvl")) return nullptr;  // lower clocks and other links
   const auto found = std::ranges::find_if(kKinds, [&](const DeviceKind& kind) {
-    return !kind.shares_node &&
-           lower.find(kind.name.substr(0, kind.name.find('-'))) != std::string::npos;
+    return !kind.shares_node && has(kind.name.substr(0, kind.name.find('-')));
   });
   return found == kKinds.end() ? nullptr : &*found;
 }

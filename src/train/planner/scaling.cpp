@@ -122,12 +122,12 @@ Cluster scaled_cluster(const DeviceKind& device, int ranks, int per_node) {
   return {device, (ranks + here - 1) / here, here};
 }
 
-ScalingPoint predict_point(const train::RunConfig& config, const Cluster& cluster,
+ScalingPoint predict_point(const train::RunConfig& config, int ranks, const Cluster& cluster,
                            const TimeConstants& constants) {
   StepPredictor predictor(cluster, constants);
-  const StepTime time = predictor.predict(train::facts_of_run(config, cluster.ranks()));
+  const StepTime time = predictor.predict(train::facts_of_run(config, ranks));
   ScalingPoint point;
-  point.ranks = cluster.ranks();
+  point.ranks = ranks;
   point.step_s = time.step_s;
   const train::TrainConfig& train = config.train;
   point.tokens_per_s = static_cast<double>(train.global_batch * train.seq_len) / time.step_s;
@@ -141,7 +141,7 @@ ScalingPoint predict_point(const train::RunConfig& config, const Cluster& cluste
 double predicted_mfu(const train::UpdateFacts& facts, const Cluster& cluster, double tokens) {
   StepPredictor predictor(cluster, TimeConstants{});
   const double flops = tokens * facts.model.flops_per_token(facts.length);
-  return flops / predictor.predict(facts).step_s / cluster.ranks() / cluster.device.peak_flops;
+  return flops / predictor.predict(facts).step_s / facts.ranks / cluster.device.peak_flops;
 }
 
 void set_efficiency(std::vector<ScalingPoint>& points) {

@@ -58,8 +58,9 @@ struct ScalingPoint {
   bool is_predicted = false;
 };
 
-/// Predicts the step of `config`, the result of scaled_config(), on `cluster`.
-ScalingPoint predict_point(const train::RunConfig& config, const Cluster& cluster,
+/// Predicts the step of `config`, the result of scaled_config() for `ranks`, on `cluster`, which may
+/// have more ranks because its nodes are whole.
+ScalingPoint predict_point(const train::RunConfig& config, int ranks, const Cluster& cluster,
                            const TimeConstants& constants);
 
 /// Returns the predicted MFU of a step with `tokens` tokens over all ranks, by

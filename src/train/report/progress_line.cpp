@@ -34,6 +34,15 @@ std::string clock_text(double time, double now_s) {
   return text.data();
 }
 
+/// Returns the figure that tells more than the loss about a task, with its name; "" if there is none.
+std::string task_figure(const MetricsLine& line) {
+  for (const std::string_view name : {"reward", "accuracy"}) {
+    const double value = line.value_or(name, NAN);
+    if (!std::isnan(value)) return cat("  ", name, " ", format("%.3f", value));
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string eta_text(double left_s, double now_s, std::optional<double> job_start,
@@ -80,14 +89,14 @@ void ProgressLine::write(const MetricsLine& line) {
   if (step != first_step_ + 1 && !is_last && !(is_wanted && output_.is_due())) return;
   const double comm_s = line.value_or("comm_exposed_s", -1);  // a run with NCCL does not know it
   const std::string text =
-      formatted("step {}/{}  loss {}  lr {}  gnorm {}  {} tok/s  MFU {}  mem {}  data {}{}{}  {}",
-                step, total_steps_, format("%.4f", line.value("loss")),
+      formatted("step {}/{}  loss {}{}  lr {}  gnorm {}  {} tok/s  MFU {}  mem {}  data {}{}{}  {}",
+                step, total_steps_, format("%.4f", line.value("loss")), task_figure(line),
                 format("%.2e", line.value("lr")), format("%.3f", line.value("grad_norm")),
                 format_count(line.value("tokens_per_s")), format("%.1f%%", 100 * line.value("mfu")),
                 format("%.2f GiB", line.value("mem_peak_bytes") / (1024.0 * 1024 * 1024)),
                 format("%.1f%%", 100 * line.value("data_wait_s") / step_time_s),
                 comm_s < 0 ? "" : cat("  comm ", format("%.1f%%", 100 * comm_s / step_time_s)),
-                line.value("skipped") != 0 ? "  skipped (overflow)" : "",
+                line.value("skipped") != 0 ? "  skipped (not finite)" : "",
                 eta_text(remaining_s, unix_time_s(), job_start_, job_end_));
   Json json{{"progress", "train"},        {"done", step},
             {"total", total_steps_},      {"unit", "steps"},

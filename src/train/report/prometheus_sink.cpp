@@ -130,11 +130,6 @@ http::HttpHandlers handlers_of(std::function<std::string()> text, const bool& is
           [](int, std::string_view message) { return cat(message, "\n"); }};
 }
 
-std::string run_name(const SinkSetup& setup) {
-  const std::filesystem::path& root = setup.folder.root;
-  return (root.has_filename() ? root : root.parent_path()).filename().string();
-}
-
 /// Returns the beginning of the run's id, which tells runs of the same name apart.
 std::string short_id(const SinkSetup& setup) {
   constexpr std::size_t kDigits = 8;
@@ -144,7 +139,7 @@ std::string short_id(const SinkSetup& setup) {
 /// Returns the labels of all metrics. Without a job, the id of the run makes them unique.
 std::string labels_of(const SinkSetup& setup) {
   std::string labels =
-      formatted("run=\"{}\",job=\"{}\"", escaped(run_name(setup)), escaped(setup.job));
+      formatted("run=\"{}\",job=\"{}\"", escaped(setup.run_name()), escaped(setup.job));
   if (setup.job.empty() && !setup.run_id.empty())
     labels += formatted(",run_id=\"{}\"", escaped(short_id(setup)));
   return labels;
@@ -281,7 +276,7 @@ PrometheusSink::PrometheusSink(const SinkSetup& setup)
   const bool is_ipv6 = host.find(':') != std::string::npos;
   const std::string target = cat(is_ipv6 ? "[" + host + "]" : host, ":", server_->port());
   const Json targets = Json::array(
-      {Json{{"targets", Json::array({target})}, {"labels", Json{{"run", run_name(setup)}}}}});
+      {Json{{"targets", Json::array({target})}, {"labels", Json{{"run", setup.run_name()}}}}});
   write_file_atomic(target_file_, targets.dump(2) + "\n");
   server_->start();
   log::info(formatted("Prometheus metrics: http://{}/metrics", target));
@@ -301,7 +296,7 @@ void PrometheusSink::write(const MetricsLine& line) {
 PrometheusFileSink::PrometheusFileSink(const SinkSetup& setup)
     : file_(std::filesystem::path(setup.own<Config>().textfile) /
             formatted("trireme-{}.prom", setup.job.empty()
-                                             ? formatted("{}-{}", run_name(setup), short_id(setup))
+                                             ? formatted("{}-{}", setup.run_name(), short_id(setup))
                                              : setup.job)),
       text_(setup) {
   write_file_atomic(file_, text_.text());

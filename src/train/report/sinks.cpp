@@ -80,6 +80,11 @@ bool is_on(const SinkRow& row, const MetricsConfig& config) {
 
 }  // namespace
 
+std::string SinkSetup::run_name() const {
+  const std::filesystem::path& root = folder.root;  // may end in "/"
+  return (root.has_filename() ? root : root.parent_path()).filename().string();
+}
+
 MetricsLine& MetricsLine::add(std::string_view name, double value) {
   metrics.push_back({std::string(name), value, Metric::Form::real});
   return *this;

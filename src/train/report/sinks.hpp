@@ -85,6 +85,9 @@ struct SinkSetup {
   std::int64_t log_every = 1;
   std::vector<OwnKey> keys{};  // keys of all sinks
 
+  /// Returns the last name of the run directory.
+  [[nodiscard]] std::string run_name() const;
+
   /// Returns the keys of one sink.
   template <class Config>
   [[nodiscard]] Config own() const {

@@ -225,7 +225,7 @@ void WandbSink::begin(const SinkSetup& setup) {
                          .text(3, "trireme")
                          .message(4, config)
                          .text(7, setup.task)
-                         .text(8, setup.folder.root.filename().string())
+                         .text(8, setup.run_name())
                          .text(13, comm::this_hostname())
                          .message(17, Protobuf().number(1, seconds)));
 }

@@ -31,7 +31,7 @@ void check_prompt_lengths(const RlConfig& config, std::int64_t seq_len,
   if (found.count == 0) return;
   const auto needed = static_cast<std::int64_t>(found.longest_tokens) + config.max_new_tokens;
   const std::int64_t room = most - config.max_new_tokens;
-  fail(ErrorKind::data,
+  fail(ErrorKind::usage,
        "{}: {} of {} prompts are too long. Prompt {} has {} tokens. With rl.max_new_tokens = {} it "
        "needs {} tokens, but {} is {}. Raise {}{}.",
        samples.set().directory().string(), found.count, range.end - range.begin, found.longest,

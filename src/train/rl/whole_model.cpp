@@ -20,11 +20,6 @@ model::TransformerOptions options_of(const WholeModel::Setup& setup, const paral
 
 }  // namespace
 
-bool needs_whole_model(const parallel::ParallelConfig& parallel) {
-  return parallel.zero > 2 || parallel.tp > 1 || parallel.cp > 1 || parallel.pp > 1 ||
-         parallel::has_expert_grid(parallel);
-}
-
 WholeModel::WholeModel(const Setup& setup)
     : mesh_(self_, {}),
       transformer_(without_gradients(registry_), setup.model, options_of(setup, mesh_)) {

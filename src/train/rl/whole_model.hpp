@@ -6,9 +6,6 @@
 
 namespace trireme::train {
 
-/// Returns true if a rank of this layout does not hold the whole model in one piece.
-[[nodiscard]] bool needs_whole_model(const parallel::ParallelConfig& parallel);
-
 /// A copy of the whole model on each rank, for a layout that divides the model between ranks. The
 /// engine reads this copy. It has the dtype that the run computes with and no gradients.
 class WholeModel {

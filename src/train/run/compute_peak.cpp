@@ -48,9 +48,11 @@ Json kept_list(const job::RunDirectory& folder) {
 
 double kept_flops(const job::RunDirectory& folder, const ComputePeak& peak) {
   for (const Json& one : kept_list(folder)) {
-    if (one.is_object() && one.value("where", "") == peak.where &&
-        one.value("dtype", "") == peak.dtype)
-      return one.value("flops", 0.0);
+    if (!one.is_object() || one.value("where", Json()) != Json(peak.where) ||
+        one.value("dtype", Json()) != Json(peak.dtype))
+      continue;
+    const Json flops = one.value("flops", Json());
+    if (flops.is_number()) return flops.get<double>();
   }
   return 0;
 }

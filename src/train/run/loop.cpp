@@ -227,7 +227,8 @@ void log_summary(const TrainingRun& run, bool done) {
     log::info(formatted("number of micro-batches of rank 0 that were launched as a CUDA graph: {}",
                         graphs->num_launches()));
   if (const std::string shares = run.shares.text(); !shares.empty())
-    log::info(formatted("shares of the time: {}", shares));
+    log::info(formatted("shares of the step times, without the first step and the last save: {}",
+                        shares));
   log::info(formatted("{} at step {}/{}{}: {}; {}, {}{}", how, run.progress.step,
                       run.config().train.steps,
                       done && early_stop.is_due() ? cat(", ", early_stop.reason()) : "", what,

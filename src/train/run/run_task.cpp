@@ -132,7 +132,7 @@ void preflight_run(const RunRequest& run, const RunData& data) {
   check_profile(run);
   std::vector<ModelBeside> models = models_beside(run.task, run.config, frozen_copies(run));
   const SampleTexts samples(run, data);  // reads and checks the prompts
-  if (!samples.empty() && needs_whole_model(run.config.parallel))
+  if (!samples.empty() && parallel::divides_model(run.config.parallel))
     models.push_back({.kind = ModelBeside::Kind::copy});
   RunConfig whole = run.config;
   whole.train.micro_batch *= run.task.rows_per_sample();
@@ -182,6 +182,8 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
                       format_count(static_cast<double>(config.model.num_parameters()))));
   if (!batch_note.empty()) log::info(batch_note);
   const bool pairs = run.data.stream().samples_are_pairs();
+  const data::SetContent& content = run.data.stream().first_set().contents();
+  const std::int64_t rows = pairs ? 2 : request.task.rows_per_sample();
   const data::BatchPhases phases = config.batch_phases();
   const std::int64_t batch = phases.global_batch(run.progress.step + 1);
   log::info(
@@ -189,14 +191,16 @@ void announce(const TrainingRun& run, const std::string& batch_note) {
                 phases.phases().size() > 1 ? " (the next step)" : "",
                 counted(run.model.mesh.size(parallel::Axis::dp), "data rank"),
                 counted(train.micro_batch,
-                        pairs ? run.data.stream().first_set().contents().document : "sequence"),
+                        content.has_sequences() ? std::string_view("sequence") : content.document),
                 counted(run.micro_steps(), "accumulation step"), train.seq_len,
-                pairs ? " a side at most" : "", run.data.size_text(), config.data.path));
-  log::info(formatted(
-      "steps {} to {} ({}{}), run directory {}", run.progress.step, train.steps,
-      pairs ? "at most " : "",
-      tokens_per_step(phases, run.progress.step, train.steps, train.seq_len * (pairs ? 2 : 1)),
-      run.request.folder.root.string()));
+                pairs                   ? " a side at most"
+                : content.has_prompts() ? formatted(" at most, {} answers a prompt", rows)
+                                        : "",
+                run.data.size_text(), config.data.path));
+  log::info(formatted("steps {} to {} ({}{}), run directory {}", run.progress.step, train.steps,
+                      content.has_sequences() ? "" : "at most ",
+                      tokens_per_step(phases, run.progress.step, train.steps, train.seq_len * rows),
+                      run.request.folder.root.string()));
 }
 
 /// Copies resolved values into `config` in place. The keys of the run point to members of `config`,
@@ -323,7 +327,9 @@ int run_task(const RunRequest& run, RunConfig& config) {
     record.failed("error", exit_code(error.kind()), error.what());
     const bool is_agreed = dynamic_cast<const comm::AgreedError*>(&thrown) != nullptr;
     if (error.kind() == ErrorKind::numeric) end_diverged(run, error, is_agreed);
-    if (is_out_of_memory(error)) log::error(memory_advice(run.config, run.ranks.world.size()));
+    if (is_out_of_memory(error)) {
+      log::error(memory_advice(run.config, run.ranks.world.size(), run.task.rows_per_sample()));
+    }
     throw;
   }
   run.ranks.world.barrier();

@@ -120,7 +120,7 @@ std::vector<std::string> SampleTexts::own_texts(const RunRequest& run, RunModel&
 std::vector<SampleText> SampleTexts::generate(const RunRequest& run, RunModel& model) {
   const RunConfig& config = run.config;
   comm::Communicator& world = run.ranks.world;
-  if (needs_whole_model(config.parallel)) {
+  if (parallel::divides_model(config.parallel)) {
     if (!whole_)
       whole_ = std::make_unique<WholeModel>(WholeModel::Setup{
           config.model, ops::path_of(config.train.fused_ops), config.lora,

@@ -45,12 +45,13 @@ std::vector<std::int64_t> samples_of(std::int64_t round, std::int64_t micro_batc
 }
 
 /// Returns the mean loss over all of `sets`, with each sample once, split over the data ranks.
-/// Except for rounding, the result does not depend on the number of ranks. `cancel_before(i, n)`
-/// runs before batch i of n of every set; if it returns true (on all ranks), returns nullopt.
+/// Except for rounding, the result does not depend on the number of ranks. `cancel_before(i, n, k)`
+/// runs before every k-th batch i of n of every set; if it returns true (on all ranks), returns
+/// nullopt.
 /// Collective.
 std::optional<Validation> evaluate(
     Step& step, std::span<const data::SampleSet> sets, std::int64_t micro_batch, bool counts_text,
-    const std::function<bool(std::int64_t, std::int64_t)>& cancel_before) {
+    const std::function<bool(std::int64_t, std::int64_t, std::int64_t)>& cancel_before) {
   const parallel::Mesh& mesh = step.parts().mesh;
   objective::Objective& objective = step.parts().objective;
   const at::Device device = step.parts().model.registry().device();
@@ -70,7 +71,7 @@ std::optional<Validation> evaluate(
       const std::int64_t rounds = (total + stride - 1) / stride;
       for (std::int64_t round = 0; round < rounds; round += at_once) {
         failpoint("train.validate");
-        if (cancel_before(round, rounds)) return false;
+        if (cancel_before(round, rounds, at_once)) return false;
         std::vector<data::Batch> batches;
         std::vector<parallel::Microbatch> micro_batches;
         for (std::int64_t i = round; i < std::min(round + at_once, rounds); ++i) {
@@ -193,8 +194,8 @@ bool validate(TrainingRun& run) {
                               ? std::nullopt
                               : evaluate(run.model.step, run.model.samples->validation(),
                                          run.config().train.micro_batch, run.model.counts_text,
-                                         [&](std::int64_t i, std::int64_t n) {
-                                           return run.services.cancel_vote.before(i, n);
+                                         [&](std::int64_t i, std::int64_t n, std::int64_t stride) {
+                                           return run.services.cancel_vote.before(i, n, stride);
                                          });
   const bool cancelled = generated ? generated->cancelled : !validation;
   if (!cancelled) report_samples(run);

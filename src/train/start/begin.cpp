@@ -93,12 +93,7 @@ checkpoint::Checkpoint find_own(const RunRequest& run, std::int64_t newest) {
   auto found =
       checkpoint::find_newest_good(folder, world, [](std::string_view text) { log::warn(text); });
   comm::all_or_none(world, [&] {
-    if (!found) {
-      fail(
-          ErrorKind::data,
-          "no checkpoint in {} is complete; nothing was changed. Give another --run to start a new run",
-          folder.string());
-    }
+    if (!found) throw no_complete_checkpoint(folder);
     set_aside_after(run, found->step());  // the run will write these steps again
   });
   return *std::move(found);

@@ -107,6 +107,12 @@ void RunData::open_validation(const RunConfig& config, std::span<const std::stri
     const data::Split split = data::Split::parse(data.split, "data.split");
     const data::SplitPart part =
         data.valid_part == "test" ? data::SplitPart::test : data::SplitPart::valid;
+    if (!split.has(part))
+      fail(
+          ErrorKind::usage,
+          "data.split = {} has no share for {} (data.valid_part), from which train.eval_every = {} "
+          "takes validation data. Shares are numbers for train, valid and test, such as 98,1,1",
+          data.split, data.valid_part, config.train.eval_every);
     for (const data::TokenSet* set : stream_.sets()) {
       data::SampleConfig view = stream_.view(*set, seq_len_);
       view.documents = split.part(part, set->num_documents());
@@ -118,7 +124,7 @@ void RunData::open_validation(const RunConfig& config, std::span<const std::stri
 
 void RunData::keep_valid_tokens(std::int64_t wanted) {
   if (wanted == 0 || valid_samples_.empty()) return;
-  if (valid_samples_.front().samples_are_pairs()) {
+  if (!(valid_set_ ? *valid_set_ : stream_.first_set()).contents().has_sequences()) {
     fail(ErrorKind::usage,
          "data.valid_tokens = {} needs validation data of kind pretrain or sft, because it counts "
          "sequences. Leave the key out",

@@ -67,8 +67,10 @@ RunLength run_length(const RunConfig& config, const RunStart& start, const confi
     length.warning = small_run_warning(train, length.num_samples, position.next_sample);
   }
   if (length.num_samples == 0) return length;
+  // Inside a rollout, next_sample is still the first sample of the rollout.
+  const std::int64_t into_batch = position.step % steps_per_batch;
   const std::int64_t needed =
-      position.step +
+      position.step - into_batch +
       steps_per_batch *
           config.batch_phases().updates(position.step, length.num_samples - position.next_sample);
   if (is_open) {

@@ -206,7 +206,6 @@ std::string RunModel::layout(const RunRequest& run) const {
 std::unique_ptr<RunModel> build_model(const RunRequest& run, const RunData& data,
                                       const FrozenStart& frozen_start, Measures& measures) {
   device::set_cpu_threads(run.config.train.threads, run.ranks.launch.local_size);
-  device::keep_freed_memory(run.config.parallel.zero > 0);
   const at::Device device =
       device::choose_device(run.config.train.device, run.ranks.launch.local_rank);
   ops::compute_plainly(plain_operations(run.config.train));

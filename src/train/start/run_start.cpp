@@ -15,6 +15,7 @@
 #include "core/files/file.hpp"
 #include "core/files/json_lines.hpp"
 #include "core/number.hpp"
+#include "data/order/plan.hpp"
 #include "optim/config.hpp"
 
 namespace trireme::train {
@@ -104,13 +105,27 @@ constexpr std::array<Derived, 8> kDerived{{{"train.steps", "train.epochs"},
                                            {"train.num_samples", "train.steps"},
                                            {"train.global_batch", "train.accumulation"}}};
 
+/// Returns true if the command repeats the earlier values of all keys of updates and data that it
+/// sets. Then the run keeps its length, even inside a rollout, where no count of samples gives it.
+bool keeps_length(const config::ConfigSet& keys, const std::vector<config::EarlierValue>& values) {
+  return std::ranges::all_of(values, [&](const config::EarlierValue& value) {
+    const bool matters = value.key.starts_with("train.") || value.key.starts_with("data.");
+    if (!matters || value.key == "data.stage" || !keys.has(value.key) || !keys.is_set(value.key))
+      return true;
+    const std::string now = keys.value(value.key);
+    if (now == value.text || data::absolute_plan(now) == value.text) return true;
+    const auto number = parse_number(now);
+    return number && number == parse_number(value.text);
+  });
+}
+
 /// Returns true if an earlier value must not be applied again. The value `never` of
 /// checkpoint.resume is not applied if the run has no checkpoints, because then the user must give
 /// this option again.
 bool is_left_out(const config::ConfigSet& keys, const RunStart& start,
-                 const config::EarlierValue& value) {
+                 const config::EarlierValue& value, bool keeps_length) {
   const auto is_derived_anew = [&](const Derived& one) {
-    return value.key == one.key && keys.has(one.from) && keys.is_set(one.from);
+    return value.key == one.key && keys.has(one.from) && keys.is_set(one.from) && !keeps_length;
   };
   return (value.key == "checkpoint.resume" && value.text == "never" && !start.own) ||
          std::any_of(kDerived.begin(), kDerived.end(), is_derived_anew);
@@ -150,9 +165,11 @@ bool is_of_another_schedule(const config::ConfigSet& keys,
 void apply(config::ConfigSet& keys, std::vector<config::EarlierValue> values, RunStart& start) {
   const bool anew = start.kind != RunStart::Kind::resume_run && !start.own;
   const std::vector<config::EarlierValue> all = values;
+  const bool same_length = !anew && keeps_length(keys, all);
   std::erase_if(values, [&](const config::EarlierValue& value) {
-    return is_left_out(keys, start, value) || (anew && (is_tenth_of_another_lr(keys, all, value) ||
-                                                        is_of_another_schedule(keys, all, value)));
+    return is_left_out(keys, start, value, same_length) ||
+           (anew &&
+            (is_tenth_of_another_lr(keys, all, value) || is_of_another_schedule(keys, all, value)));
   });
   const std::string wrong = keys.apply_earlier(values);
   if (!wrong.empty())
@@ -208,6 +225,13 @@ RunStart::Kind kind_of(const RunStart& start, const CheckpointConfig& config) {
 
 }  // namespace
 
+Error no_complete_checkpoint(const std::filesystem::path& folder) {
+  return {ErrorKind::data,
+          formatted("no checkpoint in {} is complete; nothing was changed. Give another --run to "
+                    "start a new run",
+                    folder.string())};
+}
+
 bool RunStart::was_started_fresh() const {
   return own && values.configured("checkpoint.resume") == "never";
 }
@@ -242,6 +266,8 @@ RunStart read_start(RunConfig& config, config::ConfigSet& keys, const job::RunDi
             "{} has committed step {}, and {} holds no checkpoint: restore the checkpoints, or give --resume never to start again, or another --run",
             folder.root.string(), start.committed, folder.checkpoints().string()));
   }
+  if (!start.error && start.own && start.checkpoint.empty())
+    start.error = no_complete_checkpoint(folder.checkpoints());
   start.kind = kind_of(start, config.checkpoint);
   apply_checkpoint(keys, start);
   return start;

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,6 +41,9 @@ struct RunStart {
   /// Returns the number of completed steps; 0 if the run begins at step 0.
   [[nodiscard]] std::int64_t step() const;
 };
+
+/// Returns Error(data) for a run in which no checkpoint can be used.
+[[nodiscard]] Error no_complete_checkpoint(const std::filesystem::path& folder);
 
 /// Reads the start on rank 0 and broadcasts it. Sets the `keys` that the command does not set: from
 /// the run's config.toml, then from the checkpoint. If only weights are taken, only the model's

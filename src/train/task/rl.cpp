@@ -10,7 +10,6 @@
 #include "train/rl/answer_tokens.hpp"
 #include "train/rl/prompts.hpp"
 #include "train/rl/rl_config.hpp"
-#include "train/rl/whole_model.hpp"
 #include "train/task/rl_source.hpp"
 #include "train/task/task.hpp"
 
@@ -76,7 +75,7 @@ class Rl final : public Task {
   }
 
   [[nodiscard]] bool copies_whole_model(const RunConfig& config) const override {
-    return config_.replay.empty() && needs_whole_model(config.parallel);
+    return config_.replay.empty() && parallel::divides_model(config.parallel);
   }
 
   void check_files(const RunConfig& config,

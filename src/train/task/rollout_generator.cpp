@@ -75,7 +75,7 @@ bool RolloutGenerator::is_true_on_any_rank(bool value) const {
 
 void RolloutGenerator::copy_weights() {
   const RunConfig& run = context_.config;
-  if (!needs_whole_model(run.parallel)) return;
+  if (!parallel::divides_model(run.parallel)) return;
   if (!whole_) {
     whole_ = std::make_unique<WholeModel>(
         WholeModel::Setup{run.model, ops::path_of(run.train.fused_ops), run.lora,

@@ -21,14 +21,18 @@ constexpr std::int64_t kLeastLength = 12;
 constexpr std::int64_t kMostExperts = 16;
 constexpr std::int64_t kMostChunks = 64;  // upper limit for the small model's length
 constexpr double kLearningRate = 1e-2;
+/// Gradients below this share of the norm of all gradients are compared with this share: of a
+/// gradient that is 0 in exact arithmetic, there is only rounding to compare.
+constexpr double kLeastGradient = 1e-4;
 
 /// Returns the largest difference over the largest element; infinity if only `expected` is all
 /// zero.
-double distance(const at::Tensor& value, const at::Tensor& expected) {
+/// Returns the largest difference, relative to the largest expected element or to `least`.
+double distance(const at::Tensor& value, const at::Tensor& expected, double least = 0) {
   const double difference = (value - expected).abs().max().item<double>();
   if (difference == 0) return 0;
   if (!std::isfinite(difference)) return std::numeric_limits<double>::infinity();
-  return difference / expected.abs().max().item<double>();
+  return difference / std::max(expected.abs().max().item<double>(), least);
 }
 
 double distance(double value, double expected) {
@@ -72,7 +76,8 @@ LayoutComparison compare_trials(const TrialTrace& trace, const TrialTrace& expec
     for (const parallel::GatheredParam& param : expected.params) {
       const double before = comparison.grad_rel;
       keep_worst(comparison.grad_rel,
-                 distance(param.of(trace.grads[step]), param.of(expected.grads[step])));
+                 distance(param.of(trace.grads[step]), param.of(expected.grads[step]),
+                          kLeastGradient * expected.norms[step]));
       if (comparison.grad_rel != before) comparison.grad_worst = param.name;
     }
   }
@@ -116,7 +121,8 @@ model::ModelConfig small_model_like(const model::ModelConfig& model,
   const std::int64_t stages = parallel::stage_placement(parallel).stages();
   const bool uneven = stages > 1;  // one more layer, so that layers do not divide evenly
   if (parallel.pp == 1 || parallel.stages == "auto")
-    small.num_layers = std::max<std::int64_t>(2, stages + (uneven ? 1 : 0));
+    small.num_layers =
+        std::max<std::int64_t>(model::has_residual_terms(model) ? 4 : 2, stages + (uneven ? 1 : 0));
   small.hidden_size = 16;
   small.head_dim = 4;
   small.intermediate_size = std::max<std::int64_t>(27, parallel.tp);

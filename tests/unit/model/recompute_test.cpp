@@ -196,6 +196,7 @@ struct KeptBytes {
   std::int64_t mlp;
   std::int64_t element;
   std::int64_t statistic;
+  bool gathers;
 
   [[nodiscard]] std::int64_t selective() const {
     const std::int64_t stream = 2 * rows * (width * element + statistic);  // x, sum and their norms
@@ -203,8 +204,9 @@ struct KeptBytes {
   }
 
   [[nodiscard]] std::int64_t none() const {
-    const std::int64_t inputs = tokens * (2 * width + mlp) * element;  // normed twice, hidden
-    const std::int64_t turned = tokens * (queries + keys) * element;   // q, k; v is part of qkv
+    // Backward of the norms gives their results to the matrices again, but not the gathered ones.
+    const std::int64_t inputs = gathers ? tokens * 2 * width * element : 0;
+    const std::int64_t turned = tokens * (queries + keys) * element;  // q, k; v is part of qkv
     const std::int64_t attended = tokens * (queries * element + heads * 4);  // out, lse
     return selective() + inputs + turned + attended;
   }
@@ -242,7 +244,8 @@ TEST(RecomputeMemory, AForwardPassKeepsWhatTheShapesSay) {
                           config.num_heads / tp,
                           config.intermediate_size / tp,
                           element,
-                          4};
+                          4,
+                          c.parallel.sequence_parallel};
     // The input of the final norm, and its statistic.
     const std::int64_t last = rows * (config.hidden_size * element + 4);
     comm::run_ranks(static_cast<int>(tp), [&](comm::Communicator& world) {

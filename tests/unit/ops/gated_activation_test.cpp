@@ -89,6 +89,39 @@ TEST_P(EveryActivation, TakesStridedRows) {
   }
 }
 
+TEST_P(EveryActivation, BackwardComputesTheSameResultAgain) {
+  at::manual_seed(5);
+  for (const auto& c : rounding_cases()) {
+    for (const std::int64_t width : {1, 17, 1664}) {
+      const at::Tensor gate_up = (random({3, 2 * width}) * 3).to(c.dtype);
+      const at::Tensor grad_y = random({3, width}).to(c.dtype);
+      at::Tensor again;
+      const at::Tensor grad = gated_backward(grad_y, gate_up, activation_, c.path, &again);
+      EXPECT_TRUE(at::equal(again, gated_forward(gate_up, activation_, c.path)));
+      EXPECT_TRUE(at::equal(grad, gated_backward(grad_y, gate_up, activation_, c.path)));
+    }
+  }
+}
+
+TEST_P(EveryActivation, GivesItsResultToWhoeverAwaitsIt) {
+  at::manual_seed(6);
+  const auto check = [&](const at::Tensor& x, const auto& call) {
+    const auto late = c10::make_intrusive<LateResult>();
+    const at::Tensor y = call(at::Tensor(x).requires_grad_(), late);
+    at::Tensor given;
+    late->wait_for([&](const at::Tensor& result) { given = result; });
+    y.backward(at::ones_like(y));
+    EXPECT_TRUE(at::equal(given, y));
+    EXPECT_FALSE(late->is_awaited());
+  };
+  check(random({3, 34}), [&](const at::Tensor& x, const LateResultPtr& late) {
+    return gated_activation(x, activation_, Path::fast, late);
+  });
+  check(random({3, 34}), [&](const at::Tensor& x, const LateResultPtr& late) {
+    return activated(x, activation_, late);
+  });
+}
+
 TEST_P(EveryActivation, StaysFiniteForHugeGatesAndKeepsWhatIsNoNumber) {
   for (const Path path : {Path::fast, Path::plain}) {
     const auto gates = at::tensor({-1e18F, -200.0F, -88.0F, 90.0F, 1e18F, NAN});

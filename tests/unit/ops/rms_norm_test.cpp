@@ -83,6 +83,23 @@ TEST(RmsNorm, BackwardIsTheSameFunctionTwice) {
   EXPECT_TRUE(first.weight.equal(second.weight));
 }
 
+TEST(RmsNorm, BackwardComputesTheSameResultAgain) {
+  at::manual_seed(9);
+  for (const auto& c : rounding_cases()) {
+    for (const std::int64_t width : {3, 64, 513}) {
+      const auto x = random({5, width}).to(c.dtype);
+      const auto weight = random({width}).to(c.dtype);
+      const auto out = rms_norm_forward(x, weight, kEps, c.path);
+      const auto grads = rms_norm_backward(x, x, weight, out.rstd, c.path, /*want_y=*/true);
+      const auto without = rms_norm_backward(x, x, weight, out.rstd, c.path);
+      EXPECT_TRUE(grads.y.equal(out.y)) << name(c);
+      EXPECT_TRUE(grads.x.equal(without.x)) << name(c);
+      EXPECT_TRUE(grads.weight.equal(without.weight)) << name(c);
+      EXPECT_FALSE(without.y.defined());
+    }
+  }
+}
+
 TEST(RmsNorm, DoesNotDependOnTheNumberOfThreads) {
   at::manual_seed(6);
   const auto x = random({1000, 64}).to(at::kBFloat16);

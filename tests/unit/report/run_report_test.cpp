@@ -202,6 +202,10 @@ TEST_F(RunReportTest, HasTheEnergyAndTheNewestNormsOfLayers) {
   EXPECT_EQ(known["energy_j"], 50);
   EXPECT_EQ(known["tokens_per_j"], 4) << "200 tokens of the steps with a known energy";
   EXPECT_EQ(known["layer_norms"]["layer_00"]["grad_norm"], 0.25);
+
+  write(run().metrics(),
+        {R"({"step":3,"step_time_s":2,"tokens_per_s":50,"tokens":300,"energy_j":10,"attempt":0})"});
+  EXPECT_EQ(json()["energy_j"], 30) << "the first line is the mean of steps 1 to 3";
 }
 
 TEST_F(RunReportTest, AnRlRunTellsItsRewardsOfTheStepsThatCount) {

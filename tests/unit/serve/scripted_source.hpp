@@ -32,7 +32,7 @@ class ScriptedSource final : public generate::AnswerSource {
   }
 
   std::size_t max_queue = 1000;  // requests at once
-  bool has_ended = false;        // accepts no request
+  bool ended = false;            // accepts no request
   std::int64_t max_context = 1000;
   std::atomic<int> pause_ms = 0;  // before each part
   // Repeats the last delta but one until the request is cancelled.
@@ -46,10 +46,12 @@ class ScriptedSource final : public generate::AnswerSource {
                                     formatted("{} tokens, must be at most {}", size, max_context)};
   }
 
+  [[nodiscard]] bool has_ended() const override { return ended; }
+
   std::optional<generate::RequestId> submit(generate::Request request, generate::OnDelta on_delta,
                                             bool follows) override {
     const std::lock_guard lock(mutex_);
-    if (has_ended || (running_.size() >= max_queue && !follows)) return std::nullopt;
+    if (ended || (running_.size() >= max_queue && !follows)) return std::nullopt;
     const generate::RequestId id = ++last_id_;
     requests_.push_back(request);
     std::vector<generate::Delta> deltas = script_(request);

@@ -129,10 +129,11 @@ TEST_F(ServiceStates, AnswersThatHaveBegunKeepTheirPlaceInTheQueue) {
 TEST_F(ServiceStates, AnEngineThatEndsFailsTheAnswersThatHaveNotBegun) {
   source_->max_queue = 1;
   script = [&](const generate::Request&) {
-    source_->has_ended = true;
+    source_->ended = true;
     return said({"Hel", "lo"});
   };
   EXPECT_EQ(json(chat(R"("n": 3)"), 503).at("error").at("code"), "draining");
+  EXPECT_EQ(json(chat(), 503).at("error").at("code"), "draining");
 }
 
 TEST_F(ServiceStates, ARequestOfALostClientIsCancelled) {

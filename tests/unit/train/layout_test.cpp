@@ -25,11 +25,16 @@ struct Given {
   std::int64_t num_experts = 0;
   std::int64_t ep = 1;
   std::int64_t etp = 0;
+  std::int64_t pp = 1;
+  const char* schedule = "1f1b";
+  std::int64_t zero_persist = 0;
+  bool tied = true;
 };
 
 std::string refusal(const Given& given) {
   model::ModelConfig model = model::model_preset("tiny");
   model.attention_dropout = given.attention_dropout;
+  model.tie_embeddings = given.tied;
   model.moe.num_experts = given.num_experts;
   model::resolve(model, 100);
   parallel::ParallelConfig config;
@@ -45,6 +50,9 @@ std::string refusal(const Given& given) {
   config.reproducible = given.reproducible;
   config.ep = given.ep;
   config.etp = given.etp;
+  config.pp = given.pp;
+  config.schedule = given.schedule;
+  config.zero_persist = given.zero_persist;
   Problems problems;
   check_layout(config, {model, {given.length}, given.ranks, given.kept_local_steps}, problems);
   try {
@@ -153,6 +161,16 @@ TEST(Layout, GridsOfExpertsThatCannotBeAreRefused) {
   EXPECT_EQ(refusal({.zero = 1, .zero_shard = 2, .num_experts = 8, .ep = 4}), "");
   expect_refused({.zero = 1, .zero_shard = 2, .ranks = 12, .num_experts = 6, .ep = 3},
                  {"parallel.zero_shard = 2", "one must divide the other"});
+}
+
+TEST(Layout, SmallParametersOfSeveralStagesAreNotReproducible) {
+  Given given{
+      .zero = 3, .ranks = 4, .reproducible = true, .pp = 2, .zero_persist = 100, .tied = false};
+  EXPECT_EQ(refusal(given), "");
+  given.schedule = "zb-v";
+  expect_refused(given, {"parallel.reproducible = true", "parallel.zero_persist = 100"});
+  given.zero_persist = 0;
+  EXPECT_EQ(refusal(given), "");
 }
 
 TEST(SmallModel, WithExpertsHasFewAndALayerOfThem) {

@@ -46,5 +46,18 @@ TEST(PlanRun, RefusesTheShapesThatTheRanksOfTheRunRefuse) {
   EXPECT_NE(kept.find("local_steps 2"), std::string::npos) << kept;
 }
 
+TEST(PlanRun, CountsTheCheckpointsThatStay) {
+  CheckpointConfig config{.every = 10, .keep_last = 3};
+  EXPECT_EQ(checkpoints_on_disk(config, 1000), 4);
+  EXPECT_EQ(checkpoints_on_disk(config, 15), 2) << "the run writes two";
+  config.keep_best = 2;
+  config.keep_every = 100;
+  EXPECT_EQ(checkpoints_on_disk(config, 1000), 16);
+  config.keep_last = 0;
+  EXPECT_EQ(checkpoints_on_disk(config, 1000), 101) << "all stay";
+  config.every = 0;
+  EXPECT_EQ(checkpoints_on_disk(config, 1000), 1);
+}
+
 }  // namespace
 }  // namespace trireme::train

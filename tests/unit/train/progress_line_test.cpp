@@ -66,6 +66,19 @@ TEST(ProgressLine, AnUnknownCommunicationTimeIsLeftOut) {
   EXPECT_NE(text_of(unknown).find("  data 0.0%  ETA"), std::string::npos) << text_of(unknown);
 }
 
+TEST(ProgressLine, ShowsTheRewardOrTheAccuracyOfATask) {
+  for (const char* name : {"reward", "accuracy"}) {
+    MetricsLine line = line_of(1, 2);
+    line.add(name, 0.375);
+    ::testing::internal::CaptureStderr();
+    ProgressLine({.first_step = 0, .total_steps = 9, .log_every = 1}, 0).write(line);
+    log::flush();
+    const std::string text = ::testing::internal::GetCapturedStderr();
+    EXPECT_NE(text.find(std::string("loss 1.2346  ") + name + " 0.375  lr"), std::string::npos)
+        << text;
+  }
+}
+
 /// Returns the lines of a batch log for steps first+1 .. last.
 std::string log_of(std::int64_t first, std::int64_t last, std::int64_t total, std::int64_t every,
                    double period_s = 0) {
@@ -126,7 +139,7 @@ TEST(ProgressLine, SaysThatAStepWasSkippedAndCountsFromTheResumedStep) {
   const std::string text = log_of(1, 3, 100, 50);
 
   EXPECT_NE(text.find("step 2/100"), std::string::npos) << text;
-  EXPECT_NE(text.find("skipped (overflow)"), std::string::npos);
+  EXPECT_NE(text.find("skipped (not finite)"), std::string::npos);
   EXPECT_EQ(text.find("step 3/100"), std::string::npos);
 }
 

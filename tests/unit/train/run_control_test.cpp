@@ -75,6 +75,22 @@ TEST(CancelVote, AllRanksStopBeforeTheSamePartOfMany) {
   }
 }
 
+TEST(CancelVote, ReadsEveryVoteOfItemsThatAreCheckedInGroups) {
+  comm::run_ranks(2, [](comm::Communicator& world) {
+    bool asked = false;
+    CancelVote between(world, [&] { return asked; });
+    between.set_item_time(0.2);  // a vote every 5 items
+    for (int validation = 0; validation < 2; ++validation) {
+      for (const std::int64_t n : {1, 7, 8, 9, 40, 41})
+        for (std::int64_t i = 0; i < n; i += 4) EXPECT_FALSE(between.before(i, n, 4));
+    }
+    asked = world.rank() == 1;
+    EXPECT_FALSE(between.before(0, 40, 4));
+    EXPECT_FALSE(between.before(4, 40, 4));
+    EXPECT_TRUE(between.before(8, 40, 4)) << "every second group of 4 has a vote";
+  });
+}
+
 TEST(CancelVote, AllRanksStopBeforeAWholeUpdate) {
   comm::run_ranks(3, [](comm::Communicator& world) {
     bool asked = false;

@@ -43,7 +43,8 @@ void gated_backward(const GatedBackward& a) {
   const T* grad_y = typed<T>(a.grad_y) + blockIdx.x * a.width;
   T* grad_gate = typed<T>(a.grad_gate_up) + blockIdx.x * 2 * a.width;
   T* grad_up = grad_gate + a.width;
-  const bool packed = is_packed<T>(a.width, gate, up, grad_y, grad_gate, grad_up);
+  T* y = a.y == nullptr ? nullptr : typed<T>(a.y) + blockIdx.x * a.width;
+  const bool packed = is_packed<T>(a.width, gate, up, grad_y, grad_gate, grad_up, y);
   Activations::pick(a.activation, [&](auto row) {
     using Row = decltype(row);
     for_columns<T>(a.width, packed, [&](std::int64_t i, auto lanes) {
@@ -61,6 +62,10 @@ void gated_backward(const GatedBackward& a) {
       }
       store(grad_gate + i, gate_grads);
       store(grad_up + i, up_grads);
+      if (y == nullptr) return;
+      Floats<n> result;
+      for (int j = 0; j < n; ++j) result[j] = Row::template forward<ValueMath>(gates[j], ups[j]);
+      store(y + i, result);
     });
   });
 }

@@ -16,6 +16,7 @@ struct GatedBackward {
   const void* grad_y;   // [rows, width]
   const void* gate_up;  // like GatedForward::gate_up
   void* grad_gate_up;   // [rows, 2 width]
+  void* y;              // [rows, width], or null: not computed
   std::int64_t stride;
   std::int64_t width;
   std::int64_t activation;

@@ -44,7 +44,7 @@ void rms_norm_backward(const RmsNormBackward& a) {
   float* partial = a.partial + blockIdx.x * a.width;
   float* sums = a.has_shared_sums ? dynamic_shared<float>() : partial;
   const bool packed =
-      is_packed<T>(a.width, a.grad_y, a.grad_sum, a.x, a.weight, a.grad_x, a.partial);
+      is_packed<T>(a.width, a.grad_y, a.grad_sum, a.x, a.weight, a.grad_x, a.y, a.partial);
   for_columns<T>(a.width, packed, [&](std::int64_t i, auto lanes) {
     store(sums + i, Floats<decltype(lanes)::count>{});
   });
@@ -55,6 +55,7 @@ void rms_norm_backward(const RmsNormBackward& a) {
     const T* grad_sum = a.grad_sum == nullptr ? nullptr : typed<T>(a.grad_sum) + row * a.width;
     const T* x = typed<T>(a.x) + row * a.width;
     T* grad_x = typed<T>(a.grad_x) + row * a.width;
+    T* y = a.y == nullptr ? nullptr : typed<T>(a.y) + row * a.width;
     const float rstd = a.rstd[row];
     float products = 0;
     for_columns<T>(a.width, packed, [&](std::int64_t i, auto lanes) {
@@ -69,13 +70,14 @@ void rms_norm_backward(const RmsNormBackward& a) {
       constexpr int n = decltype(lanes)::count;
       const Floats<n> incoming = load<n>(grad_y + i);
       const Floats<n> scale = load<n>(weight + i);
-      const Floats<n> value = load<n>(x + i);
+      Floats<n> value = load<n>(x + i);
       Floats<n> total = load<n>(sums + i);
       Floats<n> grad;
       for (int j = 0; j < n; ++j) {
         const float normed = value[j] * rstd;
         grad[j] = (incoming[j] * scale[j] - normed * along) * rstd;
         total[j] += incoming[j] * normed;
+        value[j] *= rstd * scale[j];
       }
       if (grad_sum != nullptr) {
         const Floats<n> other = load<n>(grad_sum + i);
@@ -83,6 +85,7 @@ void rms_norm_backward(const RmsNormBackward& a) {
       }
       store(grad_x + i, grad);
       store(sums + i, total);
+      if (y != nullptr) store(y + i, value);
     });
   }
   if (!a.has_shared_sums) return;

@@ -23,6 +23,7 @@ struct RmsNormBackward {
   const void* weight;  // [width]
   const float* rstd;   // [rows]
   void* grad_x;
+  void* y;         // null: not computed
   float* partial;  // [blocks, width]: the weight gradient of the rows of each block
   std::int64_t rows;
   std::int64_t rows_per_block;

@@ -12,11 +12,15 @@ void expect_gated_equals_plain(const at::Tensor& gate_up, Activation activation,
   std::vector<std::int64_t> sizes = gate_up.sizes().vec();
   sizes.back() /= 2;
   const at::Tensor grad_y = random(sizes).to(one.dtype);
-  expect_close(cuda::gated(gate_up, activation),
-               gated_forward(exact(gate_up), activation, Path::plain), one.tolerance, label + "y");
-  expect_close(cuda::gated_backward(grad_y, gate_up, activation),
-               gated_backward(exact(grad_y), exact(gate_up), activation, Path::plain),
-               one.tolerance, label + "gradient");
+  const at::Tensor y = gated_forward(exact(gate_up), activation, Path::plain);
+  expect_close(cuda::gated(gate_up, activation), y, one.tolerance, label + "y");
+  const at::Tensor grad = gated_backward(exact(grad_y), exact(gate_up), activation, Path::plain);
+  expect_close(cuda::gated_backward(grad_y, gate_up, activation), grad, one.tolerance,
+               label + "gradient");
+  at::Tensor again;
+  expect_close(cuda::gated_backward(grad_y, gate_up, activation, &again), grad, one.tolerance,
+               label + "gradient beside y");
+  expect_close(again, y, one.tolerance, label + "y of backward");
 }
 
 TEST(CudaGatedActivation, EqualsThePlainPathForEveryActivation) {

@@ -34,6 +34,10 @@ void expect_norm_equals_plain(const NormShape& shape, bool has_residual, const C
   expect_close(out.rstd, plain.rstd, 4e-6, label + "rstd");
   expect_close(grads.x, plain_grads.x, one.tolerance, label + "gradient of x");
   expect_close(grads.weight, plain_grads.weight, 4e-6, label + "gradient of the weight");
+  const RmsNormGrads with_y =
+      cuda::norm_backward(grad_y, grad_sum, out.sum, weight, out.rstd, /*want_y=*/true);
+  EXPECT_TRUE(with_y.x.equal(grads.x)) << label;
+  expect_close(with_y.y, plain.y, one.tolerance, label + "y of backward");
 }
 
 TEST(CudaRmsNorm, EqualsThePlainPathForOddSizes) {

@@ -72,9 +72,12 @@ TEST(OwnFormat, IsTheNearestFormatIfTheJinjaTextIsNotSupported) {
   ASSERT_NE(near.format, nullptr);
   EXPECT_EQ(near.format->name, "chatml");
   EXPECT_NE(near.refusal.find("T, line 1"), std::string::npos) << near.refusal;
+  EXPECT_NE(refusal_note(near).find("\nThe chat format chatml is used instead"), std::string::npos);
   const OwnFormat none = own_chat_format("[INST] {{ messages | xmlattr }}", "T");
   EXPECT_EQ(none.format, nullptr);
   EXPECT_NE(none.refusal, "");
+  EXPECT_EQ(refusal_note(none), none.refusal);
+  EXPECT_EQ(refusal_note({.format = near.format}), "");
 }
 
 }  // namespace

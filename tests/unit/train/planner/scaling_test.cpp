@@ -73,7 +73,7 @@ TEST(Scaling, ARankWithOneThreadUsesOneCoreOfItsNode) {
   DeviceKind node = device_kind("cpu");  // 2 cores
   const auto step_s = [&](int ranks) {
     const train::RunConfig config = scaled_config(small_config(), Scaling::weak, ranks);
-    return predict_point(config, scaled_cluster(node, ranks, 2), {}).step_s;
+    return predict_point(config, ranks, scaled_cluster(node, ranks, 2), {}).step_s;
   };
   EXPECT_LT(step_s(1), 0.7 * step_s(2)) << "one rank has all cores";
   node.rank_cores = 1;
@@ -96,10 +96,10 @@ TEST(Scaling, EfficiencyIsRelativeToTheFewestMeasuredRanks) {
 
 TEST(Scaling, PredictionsSlowDownWithMoreRanks) {
   std::vector<ScalingPoint> points;
-  for (const int ranks : {1, 8, 64, 4096}) {
+  for (const int ranks : {1, 8, 12, 64, 4096}) {
     const train::RunConfig config = scaled_config(small_config(), Scaling::weak, ranks);
-    points.push_back(
-        predict_point(config, scaled_cluster(device_kind("h100"), ranks, 8), TimeConstants{}));
+    points.push_back(predict_point(config, ranks, scaled_cluster(device_kind("h100"), ranks, 8),
+                                   TimeConstants{}));
   }
   for (std::size_t i = 1; i < points.size(); ++i) {
     EXPECT_GT(points[i].step_s, points[i - 1].step_s);
@@ -107,6 +107,18 @@ TEST(Scaling, PredictionsSlowDownWithMoreRanks) {
     EXPECT_TRUE(points[i].is_predicted);
   }
   EXPECT_EQ(points[0].comm_compute_ratio, 0);
+  EXPECT_EQ(points[2].ranks, 12) << "not the 16 ranks of two whole nodes";
+}
+
+TEST(Scaling, RareAveragesCostLessThanAReductionInEveryStep) {
+  train::RunConfig config = scaled_config(small_config(), Scaling::weak, 64);
+  const Cluster cluster = scaled_cluster(device_kind("h100"), 64, 8);
+  const auto ratio = [&](std::int64_t local_steps) {
+    config.parallel.local_steps = local_steps;
+    return predict_point(config, 64, cluster, TimeConstants{}).comm_compute_ratio;
+  };
+  EXPECT_NEAR(ratio(32), ratio(16) / 2, 0.2 * ratio(16));
+  EXPECT_LT(ratio(64), ratio(1));
 }
 
 /// Megatron-LM (README, strong scaling): the 177B model with a constant batch of 1152 sequences has
@@ -145,6 +157,9 @@ TEST(Scaling, TheMfuOfAPublishedRowIsPredicted) {
   EXPECT_EQ(kind_of_device("NVIDIA A100-SXM4-80GB"), &device_kind("a100-80"));
   EXPECT_EQ(kind_of_device("Tesla V100-SXM2"), nullptr);
   EXPECT_EQ(kind_of_device("AMD CPU"), nullptr);
+  EXPECT_EQ(kind_of_device("NVIDIA GH200 480GB"), nullptr);
+  EXPECT_EQ(kind_of_device("NVIDIA H100 PCIe"), nullptr);
+  EXPECT_EQ(kind_of_device("H200"), &device_kind("h200"));
 }
 
 TEST(Collectives, HaveTheBusFactorsOfNcclTests) {
