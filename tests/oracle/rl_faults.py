@@ -41,7 +41,7 @@ for line in sys.stdin:
         os.kill(parent, signal.SIGTERM)
     print('{"result":"7"}', flush=True)
 """
-EXIT_DATA, EXIT_RESOURCE, EXIT_STOPPED = 3, 4, 75
+EXIT_USAGE, EXIT_DATA, EXIT_RESOURCE, EXIT_STOPPED = 2, 3, 4, 75
 
 
 def read_text(path):
@@ -119,7 +119,7 @@ class Faults:
         """A checkpoint within a rollout keeps the file of this rollout, so that a killed run resumes from it, and a new run continues from it.
         A rollout serves four steps, and rl.keep_rollouts keeps the newest file only."""
         path, chain_of = self.setup.path, lambda name: read_text(os.path.join(self.setup.path(name), "chain.txt"))
-        keys = {"rl.updates": 2, "rl.mini_batch": 3, "rl.keep_rollouts": 1, "train.micro_batch": 1, "train.steps": 12, "checkpoint.every": 5}
+        keys = {"rl.updates": 2, "rl.mini_batch": 3, "rl.keep_rollouts": 1, "train.micro_batch": 1, "train.steps": 0, "train.epochs": 0.5, "checkpoint.every": 5}
         for name, more in (("unkilled", {}), ("killed", {}), ("killed async", {"checkpoint.async": "true"})):
             command = self.setup.command(name, {**keys, **more})
             if name != "unkilled":
@@ -156,7 +156,7 @@ class Faults:
 
     def check_limits(self):
         ended, output, _ = self.run(self.setup.command("long", {"rl.max_total_tokens": 40}))
-        self.expect("a prompt over the limit", ended == EXIT_DATA and output.count("error") == 1 and "rl.max_total_tokens is 40" in output
+        self.expect("a prompt over the limit", ended == EXIT_USAGE and output.count("error") == 1 and "rl.max_total_tokens is 40" in output
                     and not os.path.exists(self.setup.path("long")), output)
         patient = self.setup.command("patient", {"rl.rewards": "command=1", "rl.reward_command": "cat", "train.micro_batch": 1,
                                                  "rl.reward_timeout_s": 600})
