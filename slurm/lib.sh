@@ -15,11 +15,10 @@ job_error() { printf 'error: %s\n' "$*" >&2; }
 
 # split_words ARRAY TEXT: splits TEXT into words like a shell, but expands nothing; 1 if a quote is not closed
 split_words() {
-  local words
-  local -n into=$1
-  words=$(xargs -r printf '%s\n' <<<"$2" && echo end) || return 1  # "end" keeps empty words before it
-  mapfile -t into <<<"$words"
-  unset 'into[-1]'
+  local split_lines
+  split_lines=$(xargs -r printf '%s\n' <<<"$2" && echo end) || return 1  # "end" keeps empty words before it
+  mapfile -t "$1" <<<"$split_lines"
+  unset "$1[-1]"
 }
 
 # option_value NAME ARGUMENT...: prints the value of the last --NAME VALUE or --NAME=VALUE; prints nothing if it is missing
@@ -67,7 +66,7 @@ join_components() {
 prepare_srun() {
   check_mpi
   [[ -z ${SLURM_HET_SIZE:-} ]] || join_components
-  local cpus=${SLURM_CPUS_PER_TASK:-1} words
+  local cpus=${SLURM_CPUS_PER_TASK:-1}
   export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$cpus} SRUN_CPUS_PER_TASK=$cpus
   step_options=()
   if [[ -n ${SLURM_HET_SIZE:-} ]]; then step_options=("--het-group=0-$((SLURM_HET_SIZE - 1))"); fi
