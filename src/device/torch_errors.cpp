@@ -7,7 +7,7 @@
 namespace trireme::device {
 namespace {
 
-/// Recognizes the CPU allocator's error by its text, because it has no exception type.
+/// Recognizes errors of LibTorch's own allocators by their texts, because they have no type.
 bool says_out_of_memory(std::string_view text) {
   return text.find("allocate memory") != std::string_view::npos ||
          text.find("out of memory") != std::string_view::npos;

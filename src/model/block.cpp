@@ -221,9 +221,11 @@ bool Block::saves_codes(Fp8Linear which) const {
 }
 
 ops::LateResultPtr Block::late_norm(Fp8Linear which) const {
-  const bool gathers = context_.tensor.size() > 1 && context_.tensor.sequence_parallel();
+  // With tensor parallelism, weight gradients are computed during the sum of input gradients, before
+  // backward of the norm.
   const bool saves = context_.recompute != parallel::Recompute::none ||
-                     context_.norm().kind != ops::NormKind::rms || gathers || saves_codes(which);
+                     context_.norm().kind != ops::NormKind::rms || context_.tensor.size() > 1 ||
+                     saves_codes(which);
   return saves ? ops::LateResultPtr() : c10::make_intrusive<ops::LateResult>();
 }
 

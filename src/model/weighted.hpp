@@ -19,7 +19,8 @@
 /// Each operation asks the registry for its weight when it runs, and again in backward. Autograd
 /// keeps only activations, so a weight may be gathered for each use and its memory reused in
 /// between. Backward gives the operands of a weight gradient to the registry at once, before the
-/// rest of the layer is processed. Tensors needed only for a frozen weight are not saved.
+/// rest of the layer is processed, or as soon as the input has been computed again
+/// (AdaptersUse::late). Tensors needed only for a frozen weight are not saved.
 namespace trireme::model::weighted {
 
 /// Low-rank terms beside a linear, which may consist of fused parameters. Each term adds

@@ -5,7 +5,8 @@
 namespace trireme::parallel {
 
 /// Activation checkpointing of a block. Backward recomputes:
-///   none       only RMSNorm and the activation of the MLP: backward reads their inputs anyway
+///   none       only the activation of the MLP and, without tensor parallelism, RMSNorm: backward
+///              reads their inputs anyway
 ///   selective  attention, norms and the activation of the MLP
 ///   full       everything except the input of the block
 enum class Recompute { none, selective, full };

@@ -184,12 +184,11 @@ class BlockActivations {
   }
 
   /// Returns the bytes that a matrix without activation checkpointing saves of its input, the result
-  /// of a norm. Backward of RMSNorm computes this result again, unless the matrix saves codes or the
-  /// rows of all ranks. `wanted` is 0 for a frozen matrix without adapters.
+  /// of a norm. Backward of RMSNorm computes this result again, unless the matrix saves codes or
+  /// needs the result earlier (tp). `wanted` is 0 for a frozen matrix without adapters.
   [[nodiscard]] std::int64_t of_normed(model::Fp8Linear which, std::int64_t wanted) const {
     const model::ModelConfig& m = facts_.model;
-    const bool gathers = facts_.parallel.tp > 1 && facts_.parallel.sequence_parallel;
-    if (m.pre_norms && !m.layer_norm() && !gathers && !has_codes(which)) return 0;
+    if (m.pre_norms && !m.layer_norm() && facts_.parallel.tp == 1 && !has_codes(which)) return 0;
     return of_input(which, wanted * input_width());
   }
 
@@ -345,7 +344,8 @@ double block_backward_bytes(const UpdateFacts& facts) {
       moe.on() ? static_cast<double>(moe.num_experts_per_tok * moe.moe_intermediate_size +
                                      moe.shared_width())
                : static_cast<double>(m.intermediate_size);
-  const double of_mlp = moe.on() || m.gated_mlp() ? 3 : 2;
+  // The gradient of the product, those of gate and up, and the product, which is computed again.
+  const double of_mlp = moe.on() || m.gated_mlp() ? 4 : 3;
   const double grads = static_cast<double>(facts.tokens()) *
                        static_cast<double>(facts.compute_size()) *
                        (of_mlp * width / static_cast<double>(facts.parallel.tp) +

@@ -48,7 +48,8 @@ RunData open_data(const Task& task, const RunConfig& config) {
 }  // namespace
 
 std::int64_t checkpoints_on_disk(const CheckpointConfig& config, std::int64_t steps) {
-  const std::int64_t all = config.every > 0 ? steps / config.every + 1 : 1;
+  const bool ends_apart = config.every == 0 || steps % config.every != 0;  // the last step
+  const std::int64_t all = (config.every > 0 ? steps / config.every : 0) + (ends_apart ? 1 : 0);
   if (config.keep_last == 0) return all;
   const std::int64_t forever = config.keep_every > 0 ? steps / config.keep_every : 0;
   return std::min(all, config.keep_last + config.keep_best + 1 + forever);
@@ -82,7 +83,7 @@ RunPlan plan_run(const Task& task, RunConfig& config, config::ConfigSet& keys,
   const RunData data = open_data(task, config);
   resolve_shape(config, keys, start, data, ranks, problems);
   task.check_files(config, data.sample_sets());
-  (void)resolve_length(config, keys, start, data, task.steps_per_batch(config));
+  (void)resolve_length(config, keys, start, data, task);
   RunPlan plan;
   if (start.kind == RunStart::Kind::resume_run) plan.steps_done = start.step();
   plan.steps = config.train.steps;

@@ -292,6 +292,11 @@ GroupShape ActionCosts::data_group() const {
                      cluster_.per_node);
 }
 
+GroupShape ActionCosts::context_group() const {
+  return group_shape(static_cast<int>(facts_.parallel.cp), static_cast<int>(tp_),
+                     cluster_.per_node);
+}
+
 GroupShape ActionCosts::expert_group() const {
   const auto all = static_cast<double>(facts_.data_ranks()) * tp_;
   return group_shape(std::max(1, static_cast<int>(all / (etp_ * ep_))),

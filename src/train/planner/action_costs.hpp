@@ -68,8 +68,9 @@ class ActionCosts {
   /// Returns the time of a message between two stages.
   [[nodiscard]] double transfer_s() const;
 
-  [[nodiscard]] GroupShape data_group() const;    // ranks that shard or reduce dense weights
-  [[nodiscard]] GroupShape expert_group() const;  // ranks that shard or reduce experts
+  [[nodiscard]] GroupShape data_group() const;     // ranks that shard or reduce dense weights
+  [[nodiscard]] GroupShape context_group() const;  // ranks of cp
+  [[nodiscard]] GroupShape expert_group() const;   // ranks that shard or reduce experts
 
   /// Returns the time to reduce gradients, or to gather weights, over data ranks with ZeRO
   /// sharding.

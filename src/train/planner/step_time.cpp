@@ -37,7 +37,7 @@ void add_tables(const train::UpdateFacts& facts, const ActionCosts& costs,
 /// Returns the exposed time of gradient reductions and weight gathers per optimizer step (ZeRO 0 to
 /// 2). They overlap with the last backward and the first forward pass, except for the last bucket
 /// and the first unit. With parallel.local_steps = K, weights and optimizer state are averaged after
-/// every K-th step instead, and nothing overlaps.
+/// every K-th step instead, gradients are reduced over cp only, and nothing overlaps.
 double exposed_over_data(const train::UpdateFacts& facts, const ActionCosts& costs,
                          const ActionCost& passes, const train::Elements& weights, bool hides) {
   if (facts.data_ranks() == 1 || (facts.shards() > 1 && facts.parallel.zero == 3)) return 0;
@@ -45,10 +45,12 @@ double exposed_over_data(const train::UpdateFacts& facts, const ActionCosts& cos
     return seconds(weights.dense, costs.data_group()) +
            (weights.experts > 0 ? seconds(weights.experts, costs.expert_group()) : 0);
   };
-  if (facts.parallel.local_steps > 1) {
+  if (facts.has_local_steps()) {
     const double tensors = 1 + static_cast<double>(facts.slots());
-    return both([&](double n, GroupShape g) { return costs.reduce_s(n * tensors, g); }) /
-           static_cast<double>(facts.parallel.local_steps);
+    const double average = costs.reduce_s(weights.dense * tensors, costs.data_group());
+    const double over_cp =
+        facts.parallel.cp > 1 ? costs.reduce_s(weights.dense, costs.context_group()) : 0;
+    return over_cp + average / static_cast<double>(facts.parallel.local_steps);
   }
   double exposed = 0;
   const auto main = static_cast<double>(facts.master_size());

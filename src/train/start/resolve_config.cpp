@@ -234,11 +234,11 @@ void resolve_shape(RunConfig& config, const config::ConfigSet& keys, const RunSt
 
 std::vector<std::string> resolve_length(RunConfig& config, const config::ConfigSet& keys,
                                         const RunStart& start, const RunData& data,
-                                        std::int64_t steps_per_batch) {
+                                        const Task& task) {
   check_start(start, config, keys, data);
   std::vector<std::string> warnings{
       check_chat_markers(data, config.data.allow_missing_markers, start.kind)};
-  const RunLength length = run_length(config, start, keys, data, steps_per_batch);
+  const RunLength length = run_length(config, start, keys, data, task);
   config.train.steps = length.steps;
   config.train.num_samples = length.num_samples;
   if (decay_follows_depth(config, keys))
@@ -259,8 +259,7 @@ RunConfig resolve_by_data(const RunRequest& run, const RunData& data) {
 
 RunConfig resolve_by_start(const RunRequest& run, const RunData& data) {
   RunConfig config = run.config;
-  for (const std::string& warning :
-       resolve_length(config, run.keys, run.start, data, run.task.steps_per_batch(config)))
+  for (const std::string& warning : resolve_length(config, run.keys, run.start, data, run.task))
     warn(run, warning);
   if (run.start.kind == RunStart::Kind::weights) config.checkpoint.start = "weights";
   return config;

@@ -40,11 +40,10 @@ void resolve_shape(RunConfig& config, const config::ConfigSet& keys, const RunSt
                    const RunData& data, int ranks, Problems problems = Problems());
 
 /// Checks configuration and data against the start (check_start), and sets the run's length.
-/// `steps_per_batch` is Task::steps_per_batch().
 /// Returns warnings, some of which may be empty. Throws Error(usage) or Error(data).
 std::vector<std::string> resolve_length(RunConfig& config, const config::ConfigSet& keys,
                                         const RunStart& start, const RunData& data,
-                                        std::int64_t steps_per_batch);
+                                        const Task& task);
 
 /// Return a copy of the configuration that resolve_shape or resolve_length has completed.
 [[nodiscard]] RunConfig resolve_by_data(const RunRequest& run, const RunData& data);

@@ -7,6 +7,7 @@
 #include "data/batch_phases.hpp"
 #include "train/start/run_data.hpp"
 #include "train/start/run_start.hpp"
+#include "train/task/task.hpp"
 
 /// The length of a run: how many updates it has, and at which sample the last one ends.
 namespace trireme::train {
@@ -19,10 +20,9 @@ struct RunLength {
 
 /// Returns the length that the configuration asks for. If train.steps is 0, the length follows from
 /// train.num_samples or train.epochs, and the last update holds the remaining samples.
-/// `steps_per_batch` is Task::steps_per_batch(). Throws
-/// Error(usage) for epochs of data without a defined length, and for contradicting numbers.
+/// Throws Error(usage) for epochs of data without a defined length, and for contradicting numbers.
 RunLength run_length(const RunConfig& config, const RunStart& start, const config::ConfigSet& keys,
-                     const RunData& data, std::int64_t steps_per_batch);
+                     const RunData& data, const Task& task);
 
 /// Returns the steps of train.tokens_per_param, at least 1; nullopt while the number of parameters,
 /// train.global_batch or train.seq_len is open, or without the key. Throws Error(usage) for more

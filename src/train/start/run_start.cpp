@@ -15,7 +15,6 @@
 #include "core/files/file.hpp"
 #include "core/files/json_lines.hpp"
 #include "core/number.hpp"
-#include "data/order/plan.hpp"
 #include "optim/config.hpp"
 
 namespace trireme::train {
@@ -31,7 +30,8 @@ std::optional<checkpoint::Checkpoint> newest_readable(const fs::path& checkpoint
   for (const std::int64_t step : checkpoint::list_steps(checkpoints)) {
     try {
       return checkpoint::Checkpoint::open(checkpoints / checkpoint::step_directory_name(step));
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::data) throw;  // a later start may succeed
     }
   }
   return std::nullopt;
@@ -105,27 +105,13 @@ constexpr std::array<Derived, 8> kDerived{{{"train.steps", "train.epochs"},
                                            {"train.num_samples", "train.steps"},
                                            {"train.global_batch", "train.accumulation"}}};
 
-/// Returns true if the command repeats the earlier values of all keys of updates and data that it
-/// sets. Then the run keeps its length, even inside a rollout, where no count of samples gives it.
-bool keeps_length(const config::ConfigSet& keys, const std::vector<config::EarlierValue>& values) {
-  return std::ranges::all_of(values, [&](const config::EarlierValue& value) {
-    const bool matters = value.key.starts_with("train.") || value.key.starts_with("data.");
-    if (!matters || value.key == "data.stage" || !keys.has(value.key) || !keys.is_set(value.key))
-      return true;
-    const std::string now = keys.value(value.key);
-    if (now == value.text || data::absolute_plan(now) == value.text) return true;
-    const auto number = parse_number(now);
-    return number && number == parse_number(value.text);
-  });
-}
-
 /// Returns true if an earlier value must not be applied again. The value `never` of
 /// checkpoint.resume is not applied if the run has no checkpoints, because then the user must give
 /// this option again.
 bool is_left_out(const config::ConfigSet& keys, const RunStart& start,
-                 const config::EarlierValue& value, bool keeps_length) {
+                 const config::EarlierValue& value) {
   const auto is_derived_anew = [&](const Derived& one) {
-    return value.key == one.key && keys.has(one.from) && keys.is_set(one.from) && !keeps_length;
+    return value.key == one.key && keys.has(one.from) && keys.is_set(one.from);
   };
   return (value.key == "checkpoint.resume" && value.text == "never" && !start.own) ||
          std::any_of(kDerived.begin(), kDerived.end(), is_derived_anew);
@@ -165,11 +151,9 @@ bool is_of_another_schedule(const config::ConfigSet& keys,
 void apply(config::ConfigSet& keys, std::vector<config::EarlierValue> values, RunStart& start) {
   const bool anew = start.kind != RunStart::Kind::resume_run && !start.own;
   const std::vector<config::EarlierValue> all = values;
-  const bool same_length = !anew && keeps_length(keys, all);
   std::erase_if(values, [&](const config::EarlierValue& value) {
-    return is_left_out(keys, start, value, same_length) ||
-           (anew &&
-            (is_tenth_of_another_lr(keys, all, value) || is_of_another_schedule(keys, all, value)));
+    return is_left_out(keys, start, value) || (anew && (is_tenth_of_another_lr(keys, all, value) ||
+                                                        is_of_another_schedule(keys, all, value)));
   });
   const std::string wrong = keys.apply_earlier(values);
   if (!wrong.empty())

@@ -10,6 +10,7 @@
 #include "train/rl/answer_tokens.hpp"
 #include "train/rl/prompts.hpp"
 #include "train/rl/rl_config.hpp"
+#include "train/rl/rollout_progress.hpp"
 #include "train/task/rl_source.hpp"
 #include "train/task/task.hpp"
 
@@ -38,6 +39,10 @@ class Rl final : public Task {
   void check(Problems& problems) const override { train::check(config_, problems); }
 
   [[nodiscard]] bool needs_start() const override { return true; }
+
+  [[nodiscard]] std::int64_t first_step_of_batch(const RunValues& values) const override {
+    return RolloutProgress::first_step_in(values.samples);
+  }
 
   [[nodiscard]] std::int64_t steps_per_batch(const RunConfig& config) const override {
     const std::int64_t prompts = config.train.global_batch;

@@ -88,6 +88,12 @@ class Task {
     return 1;
   }
 
+  /// Returns the first step of the batch that the checkpoint with these values has begun; 0: none.
+  /// Only if a batch has several steps.
+  [[nodiscard]] virtual std::int64_t first_step_of_batch(const RunValues& /*values*/) const {
+    return 0;
+  }
+
   /// Returns the number of rows of a micro batch for each sample that train.micro_batch counts.
   [[nodiscard]] virtual std::int64_t rows_per_sample() const { return 1; }
 

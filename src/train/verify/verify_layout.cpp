@@ -25,8 +25,6 @@ constexpr double kLearningRate = 1e-2;
 /// gradient that is 0 in exact arithmetic, there is only rounding to compare.
 constexpr double kLeastGradient = 1e-4;
 
-/// Returns the largest difference over the largest element; infinity if only `expected` is all
-/// zero.
 /// Returns the largest difference, relative to the largest expected element or to `least`.
 double distance(const at::Tensor& value, const at::Tensor& expected, double least = 0) {
   const double difference = (value - expected).abs().max().item<double>();

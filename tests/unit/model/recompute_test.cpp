@@ -204,7 +204,7 @@ struct KeptBytes {
   }
 
   [[nodiscard]] std::int64_t none() const {
-    // Backward of the norms gives their results to the matrices again, but not the gathered ones.
+    // Backward of the norms gives their results to the matrices again, except with tp.
     const std::int64_t inputs = gathers ? tokens * 2 * width * element : 0;
     const std::int64_t turned = tokens * (queries + keys) * element;  // q, k; v is part of qkv
     const std::int64_t attended = tokens * (queries * element + heads * 4);  // out, lse
@@ -245,7 +245,7 @@ TEST(RecomputeMemory, AForwardPassKeepsWhatTheShapesSay) {
                           config.intermediate_size / tp,
                           element,
                           4,
-                          c.parallel.sequence_parallel};
+                          tp > 1};
     // The input of the final norm, and its statistic.
     const std::int64_t last = rows * (config.hidden_size * element + 4);
     comm::run_ranks(static_cast<int>(tp), [&](comm::Communicator& world) {

@@ -54,7 +54,7 @@ TEST(PlanRun, CountsTheCheckpointsThatStay) {
   config.keep_every = 100;
   EXPECT_EQ(checkpoints_on_disk(config, 1000), 16);
   config.keep_last = 0;
-  EXPECT_EQ(checkpoints_on_disk(config, 1000), 101) << "all stay";
+  EXPECT_EQ(checkpoints_on_disk(config, 1000), 100) << "all stay";
   config.every = 0;
   EXPECT_EQ(checkpoints_on_disk(config, 1000), 1);
 }
