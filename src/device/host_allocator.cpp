@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <mutex>
 
 namespace trireme::device {
 namespace {
@@ -54,12 +55,9 @@ class HostAllocator final : public c10::Allocator {
 }  // namespace
 
 void use_host_allocator() {
-  static auto* const allocator = [] {
-    auto* const made = new HostAllocator();  // LibTorch owns it; tensors may outlive all statics
-    c10::SetCPUAllocator(made);
-    return made;
-  }();
-  static_cast<void>(allocator);
+  static std::once_flag is_set;
+  // LibTorch owns the allocator, because tensors may outlive all statics.
+  std::call_once(is_set, [] { c10::SetCPUAllocator(new HostAllocator()); });
 }
 
 }  // namespace trireme::device

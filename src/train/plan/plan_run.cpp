@@ -18,11 +18,7 @@ namespace {
 /// whole model that generates answers.
 double untrained_bytes(const Task& task, const RunConfig& config, const UpdateFacts& update) {
   double bytes = 0;
-  std::vector<ModelBeside> models = models_beside(task, config, /*copies=*/{});
-  if (!config.metrics.samples.empty() && config.train.eval_every > 0 &&
-      parallel::divides_model(config.parallel))
-    models.push_back({.kind = ModelBeside::Kind::copy});
-  for (const ModelBeside& beside : models) {
+  for (const ModelBeside& beside : models_beside(task, config, /*copies=*/{})) {
     if (beside.kind == ModelBeside::Kind::frozen)
       bytes += weight_bytes(update, mean_elements(update, beside.count, beside.experts));
     if (beside.kind == ModelBeside::Kind::copy)

@@ -10,11 +10,6 @@ constexpr const char* kFirstStep = "rl.first_step";
 
 }  // namespace
 
-std::int64_t RolloutProgress::first_step_in(const std::map<std::string, std::string>& samples) {
-  const auto found = samples.find(kFirstStep);
-  return found == samples.end() ? 0 : parse_integer(found->second).value_or(0);
-}
-
 std::int64_t RolloutProgress::unfinished(std::int64_t step, std::int64_t length) const {
   const std::int64_t first = after(step).first_step;
   return first > 0 && step + 1 - first < length ? first : 0;

@@ -33,10 +33,6 @@ class RolloutProgress {
   /// Reads the state of a checkpoint of `step`. Throws Error(data) for a value that is not valid.
   void restore(std::int64_t step, const std::map<std::string, std::string>& samples);
 
-  /// Returns the first step of the rollout that put() wrote; 0 if there is none.
-  [[nodiscard]] static std::int64_t first_step_in(
-      const std::map<std::string, std::string>& samples);
-
  private:
   struct State {
     std::int64_t first_step = 0;  // 0: there is no rollout yet

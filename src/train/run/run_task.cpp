@@ -130,15 +130,13 @@ void preflight_run(const RunRequest& run, const RunData& data) {
   }
   check_frozen(run, data);
   check_profile(run);
-  std::vector<ModelBeside> models = models_beside(run.task, run.config, frozen_copies(run));
   const SampleTexts samples(run, data);  // reads and checks the prompts
-  if (!samples.empty() && parallel::divides_model(run.config.parallel))
-    models.push_back({.kind = ModelBeside::Kind::copy});
   RunConfig whole = run.config;
   whole.train.micro_batch *= run.task.rows_per_sample();
   device::with_torch_errors([&] {
     check_free_memory(whole, run.ranks.launch, run.ranks.world.size(), run.keys,
-                      !data.stream().samples_are_pairs(), models);
+                      !data.stream().samples_are_pairs(),
+                      models_beside(run.task, run.config, frozen_copies(run)));
   });
 }
 
@@ -327,9 +325,8 @@ int run_task(const RunRequest& run, RunConfig& config) {
     record.failed("error", exit_code(error.kind()), error.what());
     const bool is_agreed = dynamic_cast<const comm::AgreedError*>(&thrown) != nullptr;
     if (error.kind() == ErrorKind::numeric) end_diverged(run, error, is_agreed);
-    if (is_out_of_memory(error)) {
+    if (is_out_of_memory(error))
       log::error(memory_advice(run.config, run.ranks.world.size(), run.task.rows_per_sample()));
-    }
     throw;
   }
   run.ranks.world.barrier();

@@ -279,6 +279,9 @@ std::vector<ModelBeside> models_beside(const Task& task, const RunConfig& config
   std::vector<ModelBeside> models;
   if (task.critic()) models.push_back({.kind = ModelBeside::Kind::critic});
   if (task.copies_whole_model(config)) models.push_back({.kind = ModelBeside::Kind::copy});
+  const bool makes_samples = !config.metrics.samples.empty() && config.train.eval_every > 0;
+  if (makes_samples && parallel::divides_model(config.parallel))
+    models.push_back({.kind = ModelBeside::Kind::copy});
   const auto need = task.frozen(config);
   if (!need) return models;
   std::optional<model::ModelConfig> shape = config.model;

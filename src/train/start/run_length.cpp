@@ -16,16 +16,16 @@ namespace {
 struct Position {
   std::int64_t step = 0;
   std::int64_t next_sample = 0;
-  std::int64_t first_of_batch = 0;  // Task::first_step_of_batch
+  std::int64_t steps_in_batch = 0;  // Task::steps_in_batch
 };
 
-Position position_of(const RunStart& start, const config::ConfigSet& keys,
+Position position_of(const RunConfig& config, const RunStart& start, const config::ConfigSet& keys,
                      const data::SampleStream& stream, const Task& task) {
   if (start.kind != RunStart::Kind::state && start.kind != RunStart::Kind::resume_run) return {};
   const bool other = start.kind == RunStart::Kind::state &&
                      !data_mismatch(keys, stream, start.values, start.checkpoint).empty();
   if (other) return {start.step()};
-  return {start.step(), saved_next_sample(start.values), task.first_step_of_batch(start.values)};
+  return {start.step(), saved_next_sample(start.values), task.steps_in_batch(config, start.values)};
 }
 
 /// Returns a warning if all epochs hold fewer samples than one update; "" otherwise. `num_samples`:
@@ -59,7 +59,7 @@ RunLength run_length(const RunConfig& config, const RunStart& start, const confi
   const TrainConfig& train = config.train;
   const std::int64_t steps_per_batch = task.steps_per_batch(config);
   RunLength length{train.steps, train.num_samples, ""};
-  const Position position = position_of(start, keys, data.stream(), task);
+  const Position position = position_of(config, start, keys, data.stream(), task);
   check_phases(data.stream(), position.next_sample, train.global_batch);
   if (train.steps == 0) {
     if (const auto steps = steps_of_tokens(config)) return {*steps, 0, ""};
@@ -72,12 +72,9 @@ RunLength run_length(const RunConfig& config, const RunStart& start, const confi
   if (length.num_samples == 0) return length;
   // Inside a rollout, next_sample is still the first sample of the rollout. If rollouts end early,
   // the samples may be used up before the run ends.
-  const std::int64_t first = position.first_of_batch;
-  const std::int64_t done = first > 0 ? position.step + 1 - first : 0;
-  const std::int64_t in_batch = done < steps_per_batch ? done : 0;
   std::int64_t left = length.num_samples - position.next_sample;
   if (steps_per_batch > 1) left = std::max<std::int64_t>(left, 0);
-  const std::int64_t needed = position.step - (left > 0 ? in_batch : 0) +
+  const std::int64_t needed = position.step - (left > 0 ? position.steps_in_batch : 0) +
                               steps_per_batch * config.batch_phases().updates(position.step, left);
   if (is_open) {
     length.steps = std::max<std::int64_t>(needed, 0);

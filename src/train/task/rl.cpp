@@ -40,13 +40,18 @@ class Rl final : public Task {
 
   [[nodiscard]] bool needs_start() const override { return true; }
 
-  [[nodiscard]] std::int64_t first_step_of_batch(const RunValues& values) const override {
-    return RolloutProgress::first_step_in(values.samples);
-  }
-
   [[nodiscard]] std::int64_t steps_per_batch(const RunConfig& config) const override {
     const std::int64_t prompts = config.train.global_batch;
     return config_.updates * (prompts / config_.prompts_of_step(prompts));
+  }
+
+  [[nodiscard]] std::int64_t steps_in_batch(const RunConfig& config,
+                                            const RunValues& values) const override {
+    const std::int64_t step = values.step.value_or(0);
+    RolloutProgress progress;
+    progress.restore(step, values.samples);
+    const bool is_within = progress.unfinished(step, steps_per_batch(config)) > 0;
+    return is_within ? progress.part(step + 1) : 0;
   }
 
   void choose_defaults(config::ConfigSet& keys) override {

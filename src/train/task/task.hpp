@@ -88,9 +88,10 @@ class Task {
     return 1;
   }
 
-  /// Returns the first step of the batch that the checkpoint with these values has begun; 0: none.
-  /// Only if a batch has several steps.
-  [[nodiscard]] virtual std::int64_t first_step_of_batch(const RunValues& /*values*/) const {
+  /// Returns the number of steps that the checkpoint with these values has taken of a batch that it
+  /// lies within; 0 if the next step begins a batch.
+  [[nodiscard]] virtual std::int64_t steps_in_batch(const RunConfig& /*config*/,
+                                                    const RunValues& /*values*/) const {
     return 0;
   }
 

@@ -196,7 +196,7 @@ struct KeptBytes {
   std::int64_t mlp;
   std::int64_t element;
   std::int64_t statistic;
-  bool gathers;
+  bool has_tp;
 
   [[nodiscard]] std::int64_t selective() const {
     const std::int64_t stream = 2 * rows * (width * element + statistic);  // x, sum and their norms
@@ -205,7 +205,7 @@ struct KeptBytes {
 
   [[nodiscard]] std::int64_t none() const {
     // Backward of the norms gives their results to the matrices again, except with tp.
-    const std::int64_t inputs = gathers ? tokens * 2 * width * element : 0;
+    const std::int64_t inputs = has_tp ? tokens * 2 * width * element : 0;
     const std::int64_t turned = tokens * (queries + keys) * element;  // q, k; v is part of qkv
     const std::int64_t attended = tokens * (queries * element + heads * 4);  // out, lse
     return selective() + inputs + turned + attended;
