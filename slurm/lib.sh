@@ -117,6 +117,7 @@ check_mpi() {
 }
 
 banner() { # banner PROGRAM ARGUMENT...
+  own_restart_count
   printf 'job       %s, restart %s, %s\n' "$(job_id)" "${SLURM_RESTART_COUNT:-0}" "$(date '+%Y-%m-%d %H:%M:%S %z')"
   printf 'nodes     %s (%s tasks, %s CPUs a task)\n' "${SLURM_JOB_NODELIST:-none}" "${SLURM_NTASKS:-1}" "${SLURM_CPUS_PER_TASK:-1}"
   printf 'revision  %s\n' "$(revision)"

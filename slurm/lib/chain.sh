@@ -4,10 +4,11 @@
 
 # Cancels the accepted stages if Slurm refuses a stage, because they would be in the way of the next chain.
 withdraw() {
-  local rc=$?
-  if ((rc != 0 && ${#job[@]} > 0)); then
-    printf 'error: Slurm refused a stage; the other stages are cancelled: %s\n' "${job[*]}" >&2
-    scancel "${job[@]}"
+  local rc=$? accepted
+  read -ra accepted <<<"${job[*]}"  # a stage that was not needed has no id
+  if ((rc != 0 && ${#accepted[@]} > 0)); then
+    printf 'error: Slurm refused a stage; the other stages are cancelled: %s\n' "${accepted[*]}" >&2
+    scancel "${accepted[@]}"
   fi
   exit "$rc"
 }

@@ -3,20 +3,17 @@
 # Preparation jobs: decides about the job of an incomplete data set. Sourced by ../lib.sh.
 
 # Prints the name of the file that records a failed start (a bad node, or a failed launch: about one in a hundred under some MPIs) until
-# the job makes progress. The file is beside the data set, because the data set directory may contain no other files.
-lost_start_file() { printf '%s.lost-start\n' "${1%/}"; }
+# the job makes progress. It is beside the data set, because the data set directory may contain no other files. Each task of an array has
+# its own file.
+lost_start_file() { printf '%s.lost-start-%s\n' "${1%/}" "$(job_id)"; }
 
 # Prints the number of shards at the last failed start of this job; nothing without such a start.
-lost_start() { # lost_start DIR
-  local job step
-  read -r job step 2>/dev/null <"$(lost_start_file "$1")" || return 0
-  [[ $job != "$(job_id)" ]] || printf '%s\n' "$step"
-}
+lost_start() { cat "$(lost_start_file "$1")" 2>/dev/null || true; }  # lost_start DIR
 
-remember_lost_start() { # remember_lost_start DIR STEP
+remember_lost_start() { # remember_lost_start DIR SHARDS
   local file
   file=$(lost_start_file "$1")
-  mkdir -p "${file%/*}" && printf '%s %s\n' "$(job_id)" "$2" >"$file.tmp" && mv -f "$file.tmp" "$file"
+  mkdir -p "${file%/*}" && printf '%s\n' "$2" >"$file.tmp" && mv -f "$file.tmp" "$file"
 }
 
 # pack_decision CODE SHARDS_BEFORE SHARDS_AFTER [LOST]: prints "done", "requeue" or "stop: REASON". LOST is the number of shards at the
@@ -44,6 +41,8 @@ end_pack() {
   decision=$(pack_decision "$code" "$3" "$4" "$(lost_start "$5")")
   printf 'job       exit %s (srun %s), %s shards (before: %s) in %s: %s\n' "$code" "$2" "$4" "$3" "$5" "$decision"
   rm -f "$(lost_start_file "$5")" 2>/dev/null || true
+  # A job that was cancelled in the queue leaves its file.
+  if [[ $decision == "done" && $(manifest_stamp "$5") != none ]]; then rm -f -- "${5%/}".lost-start-* 2>/dev/null || true; fi
   if [[ $decision == requeue ]]; then
     wait_for_controller
     if facts=$(controller -o show job "$(job_id)") && is_cancelled "$facts"; then

@@ -16,3 +16,15 @@ refuse_in_step() {
 if [[ $0 == */slurm_script ]]; then
   unset SLURM_STEP_ID SLURM_STEPID SLURM_STEP_NODELIST SLURM_STEP_NUM_NODES SLURM_STEP_NUM_TASKS SLURM_STEP_TASKS_PER_NODE PMIX_RANK PMIX_NAMESPACE
 fi
+
+# Replaces the number of restarts of this job by the controller's number. Slurm does not set the variable in the first start, so there it
+# may be that of the job in which sbatch was typed. If the controller does not answer, the variable stays.
+own_restart_count() {
+  local facts restarts
+  [[ $0 == */slurm_script && -n ${SLURM_RESTART_COUNT:-} ]] || return 0
+  facts=$(timeout 30 scontrol -o show job "$(job_id)" 2>/dev/null) || return 0
+  restarts=${facts#* Restarts=}
+  [[ $restarts != "$facts" ]] || return 0
+  restarts=${restarts%%[!0-9]*}
+  if ((restarts > 0)); then export SLURM_RESTART_COUNT=$restarts; else unset SLURM_RESTART_COUNT; fi
+}

@@ -75,11 +75,13 @@ a_stopped_pack_goes_back_in_the_queue() {
 a_packs_lost_start_is_forgiven_once() {
   local set=$work/new/lost-pack
   expect_equal "the first" '137 requeue 7' "$(SLURM_RESTART_COUNT=1 pack_ends "$set" 'exit 139')"
+  expect_equal "the first of another task of the array" '137 requeue 6_2' \
+    "$(SLURM_RESTART_COUNT=1 SLURM_ARRAY_JOB_ID=6 SLURM_ARRAY_TASK_ID=2 pack_ends "$set" 'exit 139')"
   expect_equal "the second" '93 ' "$(SLURM_RESTART_COUNT=2 pack_ends "$set" 'exit 139')"
   expect_equal "the directory that pack makes itself" no "$([[ -e $set ]] && printf yes || printf no)"
   printf 'a file\n' >"$work/file"
   expect_equal "where it cannot be remembered" '137 ' "$(pack_ends "$work/file/set" 'exit 139')"
-  expect_match "its message" 'cannot write .*/file/set.lost-start' "$(<"$work/out")"
+  expect_match "its message" 'cannot write .*/file/set.lost-start-7' "$(<"$work/out")"
 }
 
 fake_srun

@@ -150,6 +150,7 @@ n=$(wc -l <"$CALLS")
 printf '%s\n' "$n"
 EOF
   fake scancel <<'EOF'
+[[ " $* " != *'  '* ]] || exit 1  # Slurm refuses an empty id and cancels no job.
 printf 'scancel %s\n' "$(printf '%s\n' "$@" | sort | xargs)" >>"$CALLS"
 EOF
   rm -f "$work/calls"
@@ -176,16 +177,19 @@ a_chain_is_submitted_from_any_folder() {
   expect_equal "the directory of the jobs' outputs" yes "$([[ -d $work/elsewhere/out/logs ]] && printf yes || printf no)"
 }
 
+nanochat() { # nanochat OUTPUT ARGUMENT...
+  (
+    slurm=$PWD/slurm
+    cd "$work/elsewhere"
+    CALLS=$work/calls PATH=$work/path:$PATH "$slurm/nanochat_h100.sh" --texts in/a.jsonl --valid in/a.jsonl --chats in/a.jsonl --output "$@"
+  )
+}
+
 a_chain_leads_to_the_report_card() {
   local calls line
   chain out >"$work/out"
   rm -f "$work/calls"
-  (
-    slurm=$PWD/slurm
-    cd "$work/elsewhere"
-    CALLS=$work/calls PATH=$work/path:$PATH "$slurm/nanochat_h100.sh" --texts in/a.jsonl --valid in/a.jsonl --chats in/a.jsonl --output nano \
-      --depth 12 --core in/core -- --train.steps 2 >"$work/out"
-  )
+  nanochat nano --depth 12 --core in/core -- --train.steps 2 >"$work/out"
   mapfile -t calls <"$work/calls"
   expect_equal "jobs of nanochat" 7 "${#calls[@]}"
   expect_match "the base model" "--dependency=afterok:2:3 $PWD/slurm/pretrain_h100.sbatch .*--data nano/data/texts .*--model.depth 12 .*--train.steps 2\$" "${calls[4]}"
@@ -207,6 +211,11 @@ a_chain_refused_in_part_is_withdrawn() {
   REFUSE=6 chain refused >"$work/out" 2>&1 || rc=$?
   expect_equal "its exit" 1 "$rc"
   expect_equal "what is cancelled" 'scancel 1 2 3 4 5' "$(tail -n1 "$work/calls")"
+  mkdir -p "$work/elsewhere/nano-refused/data/tokenizer"
+  touch "$work/elsewhere/nano-refused/data/tokenizer/tokenizer.json"
+  rm -f "$work/calls"
+  REFUSE=3 nanochat nano-refused >"$work/out" 2>&1 || true
+  expect_equal "what is cancelled of a chain with its tokenizer" 'scancel 1 2' "$(tail -n1 "$work/calls")"
   mkdir -p "$work/elsewhere/done/exported"
   rc=0
   chain "done" >"$work/out" 2>&1 || rc=$?

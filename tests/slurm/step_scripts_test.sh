@@ -49,6 +49,23 @@ scripts_run_in_a_job_and_in_the_shell_of_salloc() {
   expect_match "in a job submitted within a step" 'srun in .*, step none of none tasks: .* eval --x y$' "$text"
 }
 
+the_restarts_are_those_of_the_job() {
+  local text
+  fake scontrol <<'EOF'
+printf 'JobId=8 JobState=RUNNING Requeue=1 Restarts=%s BatchFlag=1\n' "$RESTARTS"
+EOF
+  fake srun <<'EOF'
+printf 'restart %s\n' "${SLURM_RESTART_COUNT:-none}"
+EOF
+  cp slurm/prep.sbatch "$work/spool/slurm_script"
+  restart_of() { TRIREME_HOME=$PWD SLURM_JOB_ID=8 SLURM_RESTART_COUNT=2 RESTARTS=$1 "$work/spool/slurm_script" --output "$work/set" 2>&1 || true; }
+  text=$(restart_of 0)
+  expect_match "the banner of a job that another job submitted" '^job +8, restart 0,' "$text"
+  expect_match "its step" 'restart none' "$text"
+  text=$(restart_of 1)
+  expect_match "the step of its restart" $'\nrestart 1' "$text"
+}
+
 debug_runs_where_it_is_typed() {
   local text script=$PWD/slurm/debug.sh
   text=$(cd "$work/elsewhere" && "$script" -- prog --data d)
@@ -62,4 +79,5 @@ debug_runs_where_it_is_typed() {
 scripts_refuse_to_run_in_a_step
 scripts_run_in_a_job_and_in_the_shell_of_salloc
 debug_runs_where_it_is_typed
+the_restarts_are_those_of_the_job
 finish
