@@ -36,6 +36,7 @@ void penalize_rewards(const RlConfig& config, std::span<Rollout> rollouts) {
       const double above = rollout.ref_logprobs[i] - rollout.old_logprobs[i];
       sum += std::exp(above) - above - 1;
     }
+    rollout.raw_reward = rollout.reward;
     rollout.reward -= config.loss.beta * sum;
   }
 }

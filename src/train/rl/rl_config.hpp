@@ -99,6 +99,13 @@ struct RlConfig {
            (has_tracker() && !replay.empty());
   }
 
+  /// Returns true if both the ratio of the objective and rl.correction have the difference between
+  /// generation and training.
+  [[nodiscard]] bool corrects_twice() const {
+    const bool has_ratio = loss.objective != "reinforce" && loss.objective != "spo";
+    return has_ratio && correction != "none" && old == "rollout";
+  }
+
   [[nodiscard]] bool has_tracker() const { return loss.objective == "spo"; }
 
   [[nodiscard]] bool has_critic() const { return loss.objective == "ppo"; }

@@ -40,6 +40,7 @@ struct Rollout {
   bool unfinished = false;                // the last answer calls a tool that gave no result
   std::map<std::string, double> rewards;  // before weighting, by term
   double reward = 0;                      // weighted sum, with the KL penalty if rl.kl = reward
+  std::optional<double> raw_reward{};     // without the KL penalty; nullopt: there is none
   double advantage = 0;                   // with `advantages`: their mean over the trained tokens
   std::int64_t weights_version = 0;  // completed steps of the weights that generated the answer
 

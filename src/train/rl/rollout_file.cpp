@@ -137,6 +137,7 @@ std::string rollout_line(const Rollout& rollout) {
   line["finish"] = rollout.truncated ? "length" : rollout.unfinished ? "turns" : "stop";
   line["rewards"] = rollout.rewards;
   line["reward"] = rollout.reward;
+  if (rollout.raw_reward) line["raw_reward"] = *rollout.raw_reward;
   line["advantage"] = rollout.advantage;
   if (!rollout.advantages.empty()) line["advantages"] = rollout.advantages;
   line["weights_version"] = rollout.weights_version;
@@ -191,10 +192,16 @@ std::vector<Rollout> read_replay(const std::filesystem::path& place, const Repla
       read_file(path), path.string(), [&](std::string_view text, const std::string& where) {
         const std::int64_t answer = number++ - skipped;
         if (answer < part.first || answer >= part.first + part.count) return;
-        Rollout one = parse_rollout(parse_json(text, where), part.vocab_size, where);
+        const Json line = parse_json(text, where);
+        Rollout one = parse_rollout(line, part.vocab_size, where);
         check_row(one, part.max_tokens, where);
-        if (!part.is_saved) check_logprobs(one, where);
-        if (part.is_saved) read_computed(parse_json(text, where), where, one);
+        if (part.is_saved) {
+          read_computed(line, where, one);
+        } else {
+          check_logprobs(one, where);
+          // This run subtracts its own KL penalty.
+          if (line.contains("raw_reward")) one.reward = json_get<double>(line, "raw_reward", where);
+        }
         one.sample = answer % part.group;
         one.prompt_index = part.rollout * (part.answers / part.group) + answer / part.group;
         if (one.sample > 0 && one.prompt != rollouts.back().prompt) {

@@ -64,6 +64,12 @@ class RolloutSource final : public SampleSource {
           "probability of the removed tokens",
           cuts));
     }
+    if (config.corrects_twice() && context.world.rank() == 0)
+      log::warn(formatted(
+          "rl.correction {} with rl.old = rollout: the ratio of {} already has the difference "
+          "between generation and training, so its tokens are weighted with it twice. Use rl.old = "
+          "recompute",
+          config.correction, config.loss.objective));
   }
 
   void restore(const RunValues& saved, const std::string& checkpoint) override {
@@ -72,8 +78,7 @@ class RolloutSource final : public SampleSource {
     context_.stream.check_state(saved.stream, next_sample_, checkpoint);
     progress_.restore(step_, saved.samples);
     const std::int64_t unfinished = progress_.unfinished(step_, steps_of_rollout());
-    if (unfinished > 0)
-      comm::on_first_rank(context_.world, [&] { kept_.take(checkpoint, unfinished); });
+    if (unfinished > 0 && context_.world.rank() == 0) kept_.take(checkpoint, unfinished);
   }
 
   void start_at(std::int64_t step) override { step_ = step; }

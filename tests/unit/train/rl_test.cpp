@@ -118,6 +118,18 @@ TEST(RlKeys, AResumedRunMayTurnGraphsOffAndContinuesWithinRounding) {
             "auto)");
 }
 
+TEST(RlKeys, ACorrectionOfARatioToTheGenerationCountsTwice) {
+  RlConfig config;
+  EXPECT_FALSE(config.corrects_twice());
+  config.correction = "token_truncate";
+  EXPECT_TRUE(config.corrects_twice());
+  config.loss.objective = "reinforce";
+  EXPECT_FALSE(config.corrects_twice()) << "no ratio";
+  config.loss.objective = "ppo";
+  config.old = "recompute";
+  EXPECT_FALSE(config.corrects_twice());
+}
+
 TEST(RlKeys, TheWarningNamesOnlyTheKeysThatCut) {
   RlConfig config;
   EXPECT_EQ(config.cuts(), "");
@@ -315,6 +327,37 @@ TEST(RolloutFile, AnInvalidReplayIsAnErrorThatNamesItsLine) {
             R"("rollout_logprobs":[-1,-2,-1],"reward":1})",
             ":2: prompt_ids and completion_ids have 5 tokens, but train.seq_len is 4"}})
     EXPECT_NE(error_of(line).find(words), std::string::npos) << error_of(line);
+}
+
+TEST(RolloutFile, AReplayGetsTheRewardWithoutTheKlPenalty) {
+  const testing::TestDirectory directory("raw_reward");
+  RlConfig config;
+  config.loss.beta = 0.5;
+  std::vector<Rollout> rollouts(1);
+  Rollout& one = rollouts[0];
+  one.prompt = {1};
+  one.ids = {3};
+  one.mask = {true};
+  one.rollout_logprobs = one.old_logprobs = {-1};
+  one.ref_logprobs = {-2};
+  one.reward = 4;
+  penalize_rewards(config, rollouts);
+  const double penalized = 4 - 0.5 * std::exp(-1.0);  // k3 of a difference of -1
+  std::ofstream(directory.path() / rollout_file_name(1)) << rollout_line(one);
+  const auto reward_of = [&](bool is_saved) {
+    return read_replay(directory.path(), {.step = 1,
+                                          .is_saved = is_saved,
+                                          .answers = 1,
+                                          .count = 1,
+                                          .group = 1,
+                                          .vocab_size = 9,
+                                          .max_tokens = 4})
+        .front()
+        .reward;
+  };
+
+  EXPECT_EQ(reward_of(/*is_saved=*/false), 4) << "the other run subtracts a penalty of its own";
+  EXPECT_DOUBLE_EQ(reward_of(/*is_saved=*/true), penalized) << "a resumed run";
 }
 
 TEST(RolloutFile, OldFilesThatNoCheckpointNeedsAreRemoved) {
