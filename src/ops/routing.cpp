@@ -7,9 +7,15 @@
 namespace trireme::ops {
 namespace {
 
+/// Returns the sums of the chosen scores, [rows, 1]. The small number is that of DeepSeek-V3: all
+/// chosen sigmoids may be 0.
+at::Tensor sum_of(const at::Tensor& chosen) {
+  return chosen.sum(-1, /*keepdim=*/true) + 1e-20;
+}
+
 /// Divides weights by their sum if `normalize`, as DeepSeek and Qwen do.
 at::Tensor divided(const at::Tensor& chosen, bool normalize) {
-  return normalize ? chosen / chosen.sum(-1, /*keepdim=*/true) : chosen;
+  return normalize ? chosen / sum_of(chosen) : chosen;
 }
 
 /// Returns the row of each assignment.
@@ -43,7 +49,7 @@ at::Tensor router_backward(const at::Tensor& grad_gates, const at::Tensor& direc
     of_chosen = at::zeros_like(grad_gates);  // the weight is always 1
   } else if (normalize) {
     const at::Tensor chosen = scores.gather(-1, experts);
-    const at::Tensor sum = chosen.sum(-1, true);
+    const at::Tensor sum = sum_of(chosen);
     of_chosen = (grad_gates - (grad_gates * chosen).sum(-1, true) / sum) / sum;
   }
   at::Tensor of_scores = at::zeros_like(scores).scatter_(-1, experts, of_chosen);

@@ -153,6 +153,10 @@ void check_piecewise(const OptimConfig& config, Problems& problems) {
         formatted("must be {}, the largest rate of optim.points: leave it out", number_text(most)));
 }
 
+std::int64_t decay_steps(const OptimConfig& config, std::int64_t total_steps) {
+  return config.decay_steps == kTenthOfSteps ? total_steps / 10 : config.decay_steps;
+}
+
 void check_wsd(const OptimConfig& config, Problems& problems) {
   if (config.decay_steps < kTenthOfSteps)
     problems.add("optim.decay_steps", config.decay_steps,
@@ -168,9 +172,8 @@ void check_wsd(const OptimConfig& config, Problems& problems) {
 }  // namespace
 
 std::int64_t decay_begin(const OptimConfig& config, std::int64_t total_steps) {
-  const std::int64_t steps =
-      config.decay_steps == kTenthOfSteps ? total_steps / 10 : config.decay_steps;
-  return std::max(total_steps - steps, std::min(config.warmup_steps, total_steps));
+  return std::max(total_steps - decay_steps(config, total_steps),
+                  std::min(config.warmup_steps, total_steps));
 }
 
 double largest_point(const OptimConfig& config) {
@@ -201,10 +204,11 @@ void check_schedule(const OptimConfig& config, Problems& problems) {
 
 std::string decay_note(const OptimConfig& config, std::int64_t total_steps, std::int64_t done) {
   if (config.schedule != kWsdSchedule || config.decay_steps == 0) return "";
-  if (config.decay_steps + config.warmup_steps > total_steps)
+  const std::int64_t steps = decay_steps(config, total_steps);
+  if (steps > 0 && steps + config.warmup_steps > total_steps)
     return formatted(
-        "optim.warmup_steps = {} and optim.decay_steps = {} are together more than train.steps = {}: the decay begins at step {}",
-        config.warmup_steps, config.decay_steps, total_steps, decay_begin(config, total_steps));
+        "optim.warmup_steps = {} and a decay of {} steps (optim.decay_steps) are together more than train.steps = {}: the decay begins at step {}",
+        config.warmup_steps, steps, total_steps, decay_begin(config, total_steps));
   const std::int64_t begin = decay_begin(config, total_steps);
   if (begin >= total_steps)
     return formatted(

@@ -15,17 +15,20 @@ namespace {
 /// The position of this rank among the replicas of its group.
 struct NodePlace {
   int node = 0;
-  int place = 0;  // index among the members on its node
+  int place = 0;          // index among the members on its node
+  int first_on_node = 0;  // the first member on its node
 };
 
 std::optional<NodePlace> place_in_nodes(const std::vector<int>& members,
                                         const std::vector<int>& node_of_rank, int rank) {
   const auto node_of = [&](int one) { return node_of_rank[static_cast<std::size_t>(one)]; };
-  NodePlace mine{node_of(rank)};
+  NodePlace mine{node_of(rank), 0, rank};
   std::map<int, int> ranks_of_node;
   for (const int member : members) {
     ++ranks_of_node[node_of(member)];
-    if (member < rank && node_of(member) == mine.node) ++mine.place;
+    if (node_of(member) != mine.node) continue;
+    if (member < rank) ++mine.place;
+    mine.first_on_node = std::min(mine.first_on_node, member);
   }
   const int ranks = ranks_of_node[mine.node];
   const bool equal = std::all_of(ranks_of_node.begin(), ranks_of_node.end(),
@@ -93,15 +96,14 @@ void Mesh::split_by_node(const std::vector<int>& node_of_rank) {
   std::vector<int> members;
   for (int i = 0; i < size(Axis::replica); ++i) members.push_back(first + i * stride);
   const auto mine = place_in_nodes(members, node_of_rank, world_.rank());
-  // The color contains the first member's rank, which is unique for each group.
-  const int ranks = world_.size();
   const auto name = [](const char* what) {
     return cat(kAxisNames[static_cast<std::size_t>(Axis::replica)], what);
   };
+  // The colors are ranks of members, because each rank is a member of one group only.
   NodeLevels levels;
-  levels.node = world_.split(mine ? first * ranks + mine->node : -1, world_.rank(), name(" node"));
-  levels.across =
-      world_.split(mine ? first * ranks + mine->place : -1, world_.rank(), name(" across"));
+  levels.node = world_.split(mine ? mine->first_on_node : -1, world_.rank(), name(" node"));
+  levels.across = world_.split(mine ? members[static_cast<std::size_t>(mine->place)] : -1,
+                               world_.rank(), name(" across"));
   if (mine) node_levels_ = std::make_unique<NodeLevels>(std::move(levels));
 }
 

@@ -12,7 +12,7 @@
 namespace trireme::parallel {
 namespace {
 
-constexpr std::size_t kAhead = 2;  // number of receives that are started ahead of the current one
+constexpr std::size_t kAhead = 2;
 constexpr std::array<const char*, 2> kTags{"stage activations", "stage gradients"};
 
 /// Returns the stage that receives a message from `stage`.
@@ -70,6 +70,9 @@ void StageP2P::begin(const pipeline::Schedule& schedule, std::function<at::Tenso
   space_ = std::move(space);
   local_.clear();
   waited_s_ = 0;
+  trains_ = std::ranges::any_of(
+      schedule.lists[static_cast<std::size_t>(pp_.rank())],
+      [](const pipeline::StageAction& action) { return pipeline::gives_input_grad(action.kind); });
   for (auto& [from, link] : from_) {
     link.order.clear();
     link.started = 0;
@@ -80,8 +83,12 @@ void StageP2P::begin(const pipeline::Schedule& schedule, std::function<at::Tenso
       if (has_stage(to) && rank_of(to) == pp_.rank())
         link.order.push_back({*kind, to, action.micro_batch});
     }
-    start_receives(link, kAhead);
+    start_receives(link, ahead());
   }
+}
+
+std::size_t StageP2P::ahead() const {
+  return warm_[trains_ ? 1 : 0] ? kAhead : 0;
 }
 
 void StageP2P::start_receives(Link& link, std::size_t until) {
@@ -109,7 +116,7 @@ void StageP2P::send(StageMessage kind, int stage, int micro_batch, const at::Ten
   comm::WorkPtr work = link.group->exchange({.sends = {&message, 1},
                                              .stream = device::current_stream(sent.device()),
                                              .tag = kTags[static_cast<std::size_t>(kind)]});
-  leaving_.emplace_back(std::move(work), std::move(sent));
+  leaving_.emplace_back(std::move(sent), std::move(work));
 }
 
 at::Tensor StageP2P::receive(StageMessage kind, int stage, int micro_batch) {
@@ -120,7 +127,7 @@ at::Tensor StageP2P::receive(StageMessage kind, int stage, int micro_batch) {
   Link& link = from_.at(rank_of(sender));
   const auto place = std::find(link.order.begin(), link.order.end(), key) - link.order.begin();
   TRIREME_ASSERT(place < std::ssize(link.order));
-  start_receives(link, static_cast<std::size_t>(place) + 1 + kAhead);
+  start_receives(link, static_cast<std::size_t>(place) + 1 + ahead());
   auto arrived = std::move(link.arriving.extract(key).mapped());
   const Timer timer;
   arrived.second->wait();
@@ -129,12 +136,13 @@ at::Tensor StageP2P::receive(StageMessage kind, int stage, int micro_batch) {
 }
 
 void StageP2P::poll() {
-  while (!leaving_.empty() && leaving_.front().first->poll()) leaving_.pop_front();
+  while (!leaving_.empty() && leaving_.front().second->poll()) leaving_.pop_front();
 }
 
 void StageP2P::finish() {
-  for (auto& [work, tensor] : leaving_) work->wait();
+  for (auto& [tensor, work] : leaving_) work->wait();
   leaving_.clear();
+  warm_[trains_ ? 1 : 0] = true;
 }
 
 std::vector<comm::Communicator*> StageP2P::groups() const {

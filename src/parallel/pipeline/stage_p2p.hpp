@@ -1,6 +1,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <deque>
 #include <functional>
 #include <map>
@@ -22,8 +23,10 @@ enum class StageMessage { activations, gradients };
 /// Each pair of ranks has one group per direction. NCCL runs the operations of a group one after
 /// another, so with separate groups a waiting receive does not block a send. Both ends know the
 /// schedule, which determines the messages and their order. Receives start in the order of the
-/// sends. Two receives are started ahead of the current one. A send never waits; its tensor is
-/// released after the send is complete.
+/// sends. Two receives are started ahead of the current one, but none in the first update and in the
+/// first forward pass without backward: a GPU then loads kernels, and a load may wait for all work
+/// on the device, so a receive would wait for a message that needs these kernels (CUDA programming
+/// guide, "Lazy Loading"). A send never waits; its tensor is released after the send is complete.
 class StageP2P {
  public:
   /// Collective over `pp`, which must outlive this object.
@@ -79,6 +82,9 @@ class StageP2P {
     return placement_.rank_of_stage[static_cast<std::size_t>(stage)];
   }
 
+  /// Returns the number of receives that are started ahead of the current one.
+  [[nodiscard]] std::size_t ahead() const;
+
   void start_receives(Link& link, std::size_t until);
 
   comm::Communicator& pp_;
@@ -86,8 +92,10 @@ class StageP2P {
   std::map<int, Link> to_;  // by rank
   std::map<int, Link> from_;
   std::function<at::Tensor(int)> space_;
-  std::map<Key, at::Tensor> local_;  // between two stages of this rank
-  std::deque<std::pair<comm::WorkPtr, at::Tensor>> leaving_;
+  std::map<Key, at::Tensor> local_;                           // between two stages of this rank
+  std::deque<std::pair<at::Tensor, comm::WorkPtr>> leaving_;  // the work is destroyed first
+  bool trains_ = false;            // the schedule of this update has backward passes
+  std::array<bool, 2> warm_ = {};  // a schedule without, or with backward passes has ended
   double waited_s_ = 0;
 };
 

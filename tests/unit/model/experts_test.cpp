@@ -11,6 +11,7 @@
 #include "comm/self/self_communicator.hpp"
 #include "core/error.hpp"
 #include "model/experts/router_balance.hpp"
+#include "ops/routing.hpp"
 
 namespace trireme::model {
 namespace {
@@ -228,6 +229,18 @@ TEST(Experts, EqualLoopsOverTokensAndExperts) {
   expect_equal_to_loops({.balance = "none", .tokens = "whole"});
   expect_equal_to_loops({.balance = "bias"});
   expect_equal_to_loops({.shared = 1, .score = "sigmoid", .balance = "bias", .tokens = "pairs"});
+}
+
+TEST(Experts, SigmoidScoresThatAreAllZeroGiveFiniteGatesAndGradients) {
+  const at::Tensor scores =
+      ops::router_scores(at::full({2, 4}, -200.0, at::kFloat), ops::RouterScore::sigmoid);
+  ASSERT_EQ(scores.sum().item<float>(), 0);
+  const ops::Routing routing = ops::pick_experts(scores, {}, 2, /*normalize=*/true);
+  const at::Tensor grad = ops::router_backward(at::ones({2, 2}), {}, scores, routing.experts,
+                                               ops::RouterScore::sigmoid, /*normalize=*/true);
+
+  EXPECT_TRUE(routing.gates.isfinite().all().item<bool>());
+  EXPECT_TRUE(grad.isfinite().all().item<bool>());
 }
 
 TEST(Experts, MayBeIdleOrHaveAllTokens) {

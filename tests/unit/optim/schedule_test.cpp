@@ -158,6 +158,10 @@ TEST(Schedule, ATenthOfFewStepsIsNoDecayAndIsNamed) {
             "optim.schedule = wsd has no decay: optim.decay_steps = -1, and train.steps = 9, of "
             "which a tenth is less than one step. Set optim.decay_steps for a decay, or to 0");
   EXPECT_EQ(decay_note(config, 10, 0), "");
+  config.warmup_steps = 95;
+  EXPECT_NE(decay_note(config, 100, 0).find("a decay of 10 steps (optim.decay_steps) are together"),
+            std::string::npos);
+  config.warmup_steps = 0;
   config.decay_steps = 0;
   EXPECT_EQ(decay_note(config, 9, 0), "") << "no decay was asked for";
 }
