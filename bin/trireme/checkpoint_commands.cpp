@@ -10,6 +10,7 @@
 #include "comm/agree.hpp"
 #include "config/config_set.hpp"
 #include "core/error.hpp"
+#include "core/files/json_lines.hpp"
 #include "core/process/run_main.hpp"
 #include "core/progress.hpp"
 
@@ -36,6 +37,7 @@ struct InspectionSettings {
   std::string directory;
   std::string other;
   bool layout = false;
+  bool json = false;
   bool allow_older = false;
 };
 
@@ -43,9 +45,12 @@ void add_list_and_verify(config::CommandLine& line, const WorldSource& world) {
   const auto settings = std::make_shared<InspectionSettings>();
   line.command("checkpoint list", "list the checkpoints of a run, newest first")
       .positional("DIR", &settings->directory, kDirectoryHelp)
+      .flag("--json", settings->json, "print one JSON array")
       .example("trireme checkpoint list runs/first")
       .run([settings] {
-        print(checkpoint::checkpoint_list(settings->directory));
+        const auto listed = checkpoint::checkpoint_list(settings->directory);
+        print(settings->json ? json_line(checkpoint::list_json(listed))
+                             : checkpoint::list_text(listed));
         return kExitDone;
       });
   line.command("checkpoint verify",

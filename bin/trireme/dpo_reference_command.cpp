@@ -113,8 +113,7 @@ int run(const DpoReferenceSettings& settings, comm::Launch& launch) {
     for (const auto& pairs : sets) {
       checkpoint::check_same_template(
           {cat("--data ", pairs->set.directory().string()), pairs->set.manifest().chat_template(),
-           loaded->checkpoint.string(), loaded->chat_template_name,
-           text::custom_template_name(checkpoint::jinja_of(loaded->tokenizer.files()))},
+           loaded->checkpoint.string(), loaded->chat_template_name, loaded->jinja_name},
           settings.allow_other_template);
     }
     return loaded;

@@ -195,8 +195,7 @@ int run(const EvalSettings& settings, comm::Launch& launch) {
                 loaded->tokenizer);
     checkpoint::check_same_template(
         {cat("--data ", settings.data), set->set.manifest().chat_template(),
-         loaded->checkpoint.string(), loaded->chat_template_name,
-         text::custom_template_name(checkpoint::jinja_of(loaded->tokenizer.files()))},
+         loaded->checkpoint.string(), loaded->chat_template_name, loaded->jinja_name},
         settings.allow_other_template);
     // A model without a tokenizer can be scored, too: the data set knows the bytes of each token.
     const auto files = set->set.tokenizer_files();

@@ -280,15 +280,18 @@ MeasuredCheckpoint measure_checkpoint(const fs::path& directory, const MeasureOp
   if (options.bytes == 0) fail(ErrorKind::usage, "--bytes 0, must be at least 1");
   if (options.repeats < 1 || options.repeats > 1000)
     fail(ErrorKind::usage, "--repeats {}, must be in [1, 1000]", options.repeats);
-  comm::agree(world, comm::capture([&] {
-                if (world.rank() != 0) return;
-                std::error_code ignored;
-                if (fs::exists(fs::symlink_status(directory, ignored)))
-                  fail(ErrorKind::usage, "{} exists already; name a new directory",
-                       directory.string());
-                make_directories(directory);
-                check_space(directory, options.bytes);
-              }));
+  comm::agree(
+      world, comm::capture([&] {
+        if (world.rank() != 0) return;
+        std::error_code ignored;
+        if (fs::exists(fs::symlink_status(directory, ignored)))
+          fail(
+              ErrorKind::usage,
+              "{} exists already: name a new directory, or delete it if a bench that was interrupted has left it",
+              directory.string());
+        make_directories(directory);
+        check_space(directory, options.bytes);
+      }));
   MeasuredCheckpoint measured;
   const auto clean_up = [&] {
     if (world.rank() != 0) return;

@@ -91,4 +91,15 @@ void convert_floats(DType from, std::span<const std::byte> source, DType to,
   }
 }
 
+void check_f16_range(std::string_view tensor, std::span<const std::byte> elements) {
+  constexpr std::uint16_t kWithoutSign = 0x7fff;
+  constexpr std::uint16_t kInfinity = 0x7c00;
+  for (std::size_t at = 0; at < elements.size(); at += sizeof(std::uint16_t)) {
+    if ((read_as<std::uint16_t>(&elements[at]) & kWithoutSign) == kInfinity)
+      fail(ErrorKind::data,
+           "tensor {} has a value beyond the range of f16 (65504): export with --dtype bf16 or f32",
+           tensor);
+  }
+}
+
 }  // namespace trireme::checkpoint

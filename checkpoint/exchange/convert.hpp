@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <span>
+#include <string_view>
 
 #include "core/dtype.hpp"
 
@@ -14,5 +15,9 @@ bool is_float(DType dtype) noexcept;
 /// match.
 void convert_floats(DType from, std::span<const std::byte> source, DType to,
                     std::span<std::byte> target);
+
+/// Throws Error(data) naming the tensor if one of its f16 elements is infinite, because its value
+/// was above 65504.
+void check_f16_range(std::string_view tensor, std::span<const std::byte> elements);
 
 }  // namespace trireme::checkpoint

@@ -202,11 +202,8 @@ namespace {
 
 /// Adds the name of the chat template to the values.
 void note_template(ImportedModel& model) {
-  const std::string chat = template_of_files(model.files);
-  if (chat.empty()) return;
-  model.values[kImportedTemplateValue] = chat;
-  model.values[kImportedJinjaValue] = text::custom_template_name(jinja_of(model.files));
-  if (!model.logs) return;
+  const std::string chat = put_imported_template(model.files, model.values);
+  if (chat.empty() || !model.logs) return;
   if (const std::string refusal = refusal_of_files(model.files, model.where); !refusal.empty())
     return log::warn(refusal);
   const std::string note = template_note(chat, model.where);

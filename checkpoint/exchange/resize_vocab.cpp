@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "checkpoint/exchange/special_tokens.hpp"
+#include "checkpoint/tokenizer/tokenizer_check.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/files/json.hpp"
@@ -43,6 +44,8 @@ void check_new(const Json& tokenizer, const std::string& token, const std::strin
   const Json model = tokenizer.value("model", Json::object());
   const Json vocab = model.value("vocab", Json::object());
   bool exists = vocab.is_object() && vocab.contains(token);
+  for (const Json& piece : vocab.is_array() ? vocab : Json::array())  // Unigram: [text, score]
+    exists = exists || (piece.is_array() && !piece.empty() && piece.front() == token);
   for (const Json& added : tokenizer.value("added_tokens", Json::array()))
     exists = exists || added.value("content", Json()) == token;
   if (exists)
@@ -110,7 +113,17 @@ void change_vocab(const VocabChange& change, ImportedModel& model, WeightSource&
         "tokenizer into the directory, or import without --add-tokens and --resize-vocab",
         model.where);
   check_tokenizer_fits(known, config, model.where);
-  if (!change.add_tokens.empty()) add_to_tokenizer(change.add_tokens, known, model);
+  if (!change.add_tokens.empty()) {
+    const bool was_readable = tokenizer_problem(model.files, model.where).empty();
+    add_to_tokenizer(change.add_tokens, known, model);
+    const std::string problem = tokenizer_problem(model.files, model.where);
+    if (was_readable && !problem.empty())
+      fail(
+          ErrorKind::data,
+          "{}\n--add-tokens {}: with these tokens, the tokenizer cannot be read. Add them with the "
+          "tokenizers library, save the directory, and import it without --add-tokens.",
+          problem, change.add_tokens);
+  }
   const std::int64_t needed = num_token_ids(model.files, model.where);
   if (change.num_rows != 0 && change.num_rows < needed)
     fail(ErrorKind::usage,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/exchange/convert.hpp"
 #include "checkpoint/format/folder.hpp"
 #include "comm/agree.hpp"
 #include "comm/share.hpp"
@@ -26,9 +27,10 @@ void check_absent(const fs::path& target) {
          target.string());
 }
 
-/// Creates and locks an empty directory for this process. Refuses a second export of the same name;
-/// removes the files that a killed export left.
+}  // namespace
+
 Fd claim_temporary(const fs::path& temporary, const fs::path& target) {
+  check_absent(target);
   make_directories(temporary);
   std::optional<Fd> lock = lock_directory(temporary);
   if (!lock)
@@ -39,6 +41,8 @@ Fd claim_temporary(const fs::path& temporary, const fs::path& target) {
   return std::move(*lock);
 }
 
+namespace {
+
 using WrittenTensors = std::map<std::string, std::shared_ptr<const SafetensorsFile>>;
 
 void check_written(const SafetensorsFile& file, const SafetensorsSource& source,
@@ -47,6 +51,7 @@ void check_written(const SafetensorsFile& file, const SafetensorsSource& source,
   std::vector<std::byte> wanted(entry.end - entry.begin);
   std::vector<std::byte> found(wanted.size());
   source.fill(wanted);
+  if (source.dtype == DType::f16) check_f16_range(source.name, wanted);
   file.read(source.name, found);
   if (failpoint_triggered("export.read_back")) found.front() ^= std::byte{1};
   if (entry.dtype != source.dtype || entry.shape != source.shape || found != wanted) {
@@ -81,10 +86,7 @@ void write_whole_directory(const fs::path& directory, comm::Communicator& world,
   const fs::path temporary =
       target.parent_path() / formatted(".tmp-{}", target.filename().string());
   std::optional<Fd> claim;  // rank 0 holds it for all ranks
-  comm::on_first_rank(world, [&] {
-    check_absent(target);
-    claim = claim_temporary(temporary, target);
-  });
+  comm::on_first_rank(world, [&] { claim = claim_temporary(temporary, target); });
   const auto error = comm::capture([&] {
     write(temporary);
     comm::on_first_rank(world, [&] {

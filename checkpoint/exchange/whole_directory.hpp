@@ -6,8 +6,13 @@
 
 #include "checkpoint/exchange/safetensors.hpp"
 #include "comm/communicator.hpp"
+#include "core/files/file.hpp"
 
 namespace trireme::checkpoint {
+
+/// Creates and locks an empty directory for this process; removes the files that a killed export
+/// left. Throws Error(usage) if `target` exists or another process exports to it.
+Fd claim_temporary(const std::filesystem::path& temporary, const std::filesystem::path& target);
 
 /// Calls `write` on every rank with a temporary directory, which it must fill, and renames that
 /// directory to `directory` once. Removes the temporary directory if `write` throws. Collective,

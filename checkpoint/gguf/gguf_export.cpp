@@ -12,6 +12,7 @@
 #include "checkpoint/gguf/gguf_tensors.hpp"
 #include "checkpoint/gguf/gguf_tokenizer.hpp"
 #include "checkpoint/hf/export_files.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
 #include "comm/share.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
@@ -49,6 +50,8 @@ GgufValues metadata(const Checkpoint& checkpoint, const model::ModelConfig& conf
   for (const SavedFile& file : checkpoint.manifest().files)
     if (file.name == kGenerationConfigFile) files[file.name] = checkpoint.file(file.name);
   put_gguf_tokenizer(files, config.vocab_size, where, values);
+  if (const auto end = trained_turn_end(checkpoint.manifest().values, files, where))
+    values.number("tokenizer.ggml.eot_token_id", *end);
   return values;
 }
 

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "checkpoint/exchange/convert.hpp"
 #include "core/dtype.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
@@ -208,6 +209,7 @@ void write_gguf(const std::filesystem::path& path, const GgufValues& values,
     const std::uint64_t size = gguf_bytes(tensor.type, num_elements(tensor));
     bytes.assign(aligned(size), std::byte{0});
     tensor.fill(std::span(bytes).first(size));
+    if (tensor.type == GgufType::f16) check_f16_range(tensor.name, std::span(bytes).first(size));
     file.append(bytes);
     on_bytes(size);
   }

@@ -9,6 +9,7 @@
 
 #include "checkpoint/exchange/special_tokens.hpp"
 #include "checkpoint/gguf/gguf_pieces.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 #include "core/join.hpp"
@@ -128,17 +129,6 @@ void put_special_tokens(const std::map<std::string, std::string>& files,
   values.flag("tokenizer.ggml.add_eos_token", suffix.has_value());
 }
 
-/// Returns the Jinja text of the chat template; "" if the model has none.
-std::string template_text(const std::map<std::string, std::string>& files,
-                          const std::string& where) {
-  if (const auto file = files.find("chat_template.jinja"); file != files.end()) return file->second;
-  const auto config = files.find("tokenizer_config.json");
-  if (config == files.end()) return "";
-  const Json json = parse_json(config->second, cat(where, "/tokenizer_config.json"));
-  const Json text = json.value("chat_template", Json());
-  return text.is_string() ? text.get<std::string>() : "";
-}
-
 }  // namespace
 
 void put_gguf_tokenizer(const std::map<std::string, std::string>& files, std::int64_t vocab_size,
@@ -169,7 +159,7 @@ void put_gguf_tokenizer(const std::map<std::string, std::string>& files, std::in
   else
     put_merges(spec, tokens, values);
   put_special_tokens(files, spec, where, values);
-  if (const std::string chat = template_text(files, where); !chat.empty())
+  if (const std::string chat = jinja_of(files); !chat.empty())
     values.text("tokenizer.chat_template", chat);
 }
 

@@ -1,5 +1,6 @@
 #include "checkpoint/hf/export_files.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/format/model_values.hpp"
@@ -89,6 +90,26 @@ void put_chat_template(const Checkpoint& checkpoint, std::map<std::string, std::
   config->second = json.dump(2) + "\n";
 }
 
+/// Adds the end of a turn to the tokens that end a text, if a chat template was trained. Returns true
+/// if it is not one of them.
+bool add_turn_end(const Checkpoint& checkpoint, const std::map<std::string, std::string>& files,
+                  SpecialTokenIds& ids) {
+  const auto end =
+      trained_turn_end(checkpoint.manifest().values, files, checkpoint.path().string());
+  if (!end) return false;
+  std::vector<std::int64_t>& ends = ids["eos"];
+  if (std::ranges::find(ends, std::int64_t{*end}) != ends.end()) return false;
+  ends.push_back(*end);
+  return true;
+}
+
+/// Returns the text of generation_config.json with other tokens that end a text.
+std::string with_ends(const std::string& text, const std::vector<std::int64_t>& ends) {
+  Json json = parse_json(text, kGenerationConfigFile);
+  json["eos_token_id"] = id_json(ends);
+  return json.dump(2) + "\n";
+}
+
 }  // namespace
 
 std::map<std::string, std::string> exported_tokenizer(const Checkpoint& checkpoint) {
@@ -108,11 +129,14 @@ std::map<std::string, std::string> export_files(const Checkpoint& checkpoint,
                                                 const model::ModelConfig& config, DType dtype) {
   std::map<std::string, std::string> files = exported_tokenizer(checkpoint);
   const std::map<std::string, std::string> carried = carried_files(checkpoint);
-  const auto special_ids = special_token_ids(carried);
-  if (const auto file = carried.find(kGenerationConfigFile); file != carried.end())
-    files.insert(*file);
-  if (!files.contains(kGenerationConfigFile))
+  SpecialTokenIds special_ids = special_token_ids(carried);
+  const bool is_new_end = add_turn_end(checkpoint, carried, special_ids);
+  if (const auto file = carried.find(kGenerationConfigFile); file == carried.end()) {
     files[kGenerationConfigFile] = hf_generation_text(special_ids);
+  } else {
+    files[kGenerationConfigFile] =
+        is_new_end ? with_ends(file->second, special_ids.at("eos")) : file->second;
+  }
   files["config.json"] = hf_config_text(config, dtype, special_ids, family_value(checkpoint));
   files["README.md"] = model_card(checkpoint, config, dtype);
   return files;

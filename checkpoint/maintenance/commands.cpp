@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 
@@ -18,11 +19,13 @@
 #include "comm/agree.hpp"
 #include "comm/self/self_communicator.hpp"
 #include "comm/share.hpp"
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "core/files/file.hpp"
 #include "core/join.hpp"
 #include "core/log.hpp"
 #include "core/number.hpp"
+#include "core/rounded_text.hpp"
 
 namespace trireme::checkpoint {
 namespace {
@@ -99,23 +102,62 @@ void check_may_hold_steps(const fs::path& directory) {
 
 }  // namespace
 
-std::string checkpoint_list(const fs::path& place) {
+std::vector<ListedCheckpoint> checkpoint_list(const fs::path& place) {
   comm::SelfCommunicator alone;
-  std::string text;
+  std::vector<ListedCheckpoint> all;
   for (const fs::path& directory : step_directories(place, alone)) {
+    ListedCheckpoint& one = all.emplace_back();
+    one.directory = directory;
+    one.step = step_of_directory_name(directory.filename().string());
     std::optional<Checkpoint> checkpoint;
-    const auto error = comm::capture([&] { checkpoint = Checkpoint::open(directory); });
-    text += directory.filename().string() + "  ";
-    if (error) {
-      text += formatted("damaged: {}\n", error->what());
+    if (const auto error = comm::capture([&] { checkpoint = Checkpoint::open(directory); })) {
+      one.problem = error->what();
       continue;
     }
     const CheckpointManifest& manifest = checkpoint->manifest();
-    text += formatted("{}  {} tensors  {}{}  run {}\n", format_bytes(total_bytes(manifest)),
-                      manifest.tensors.size(), manifest.shards.size(),
-                      manifest.shards.size() == 1 ? " shard" : " shards", manifest.run_id);
+    one.bytes = total_bytes(manifest);
+    one.tensors = manifest.tensors.size();
+    one.shards = manifest.shards.size();
+    one.run_id = manifest.run_id;
+    if (const auto loss = manifest.values.find(kValidLossValue); loss != manifest.values.end())
+      one.valid_loss = parse_number(loss->second);
+  }
+  return all;
+}
+
+std::string list_text(std::span<const ListedCheckpoint> checkpoints) {
+  std::string text;
+  for (const ListedCheckpoint& one : checkpoints) {
+    text += one.directory.filename().string() + "  ";
+    if (!one.problem.empty()) {
+      text += formatted("damaged: {}\n", one.problem);
+      continue;
+    }
+    text += formatted("{}  {}  {}  run {}", format_bytes(one.bytes), counted(one.tensors, "tensor"),
+                      counted(one.shards, "shard"), one.run_id);
+    if (one.valid_loss) text += formatted("  valid loss {}", rounded_text(*one.valid_loss));
+    text += '\n';
   }
   return text;
+}
+
+Json list_json(std::span<const ListedCheckpoint> checkpoints) {
+  Json all = Json::array();
+  for (const ListedCheckpoint& one : checkpoints) {
+    Json& json = all.emplace_back();
+    json["step"] = one.step;
+    json["path"] = one.directory.string();
+    if (!one.problem.empty()) {
+      json["problem"] = one.problem;
+      continue;
+    }
+    json["bytes"] = static_cast<std::uint64_t>(one.bytes);
+    json["tensors"] = one.tensors;
+    json["shards"] = one.shards;
+    json["run"] = one.run_id;
+    json["valid_loss"] = one.valid_loss ? Json(*one.valid_loss) : Json();
+  }
+  return all;
 }
 
 std::string checkpoint_verify(const fs::path& place, comm::Communicator& world) {

@@ -1,10 +1,14 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "checkpoint/exchange/resize_vocab.hpp"
 #include "comm/communicator.hpp"
+#include "core/files/json.hpp"
 #include "model/config.hpp"
 
 /// Implements `trireme checkpoint ...`, `export` and `import` as functions. They take options,
@@ -21,9 +25,24 @@ namespace trireme::checkpoint {
 inline constexpr const char* kAllowOlderHelp =
     "if the newest checkpoint of a run is damaged, use the newest good one (else exit code 3)";
 
-/// Returns one line per checkpoint, newest first: step, size, tensors, shards and run, or why the
-/// checkpoint cannot be read. Reads manifests only.
-std::string checkpoint_list(const std::filesystem::path& place);
+/// A checkpoint in a list, with facts of its manifest.
+struct ListedCheckpoint {
+  std::filesystem::path directory = {};
+  std::int64_t step = 0;
+  std::string problem = {};  // why the checkpoint cannot be read; "": it can
+  double bytes = 0;          // size of all files
+  std::size_t tensors = 0;
+  std::size_t shards = 0;
+  std::string run_id = {};
+  std::optional<double> valid_loss = {};  // nullopt: there was no validation at this step
+};
+
+/// Lists the checkpoints of a run, newest first. Reads manifests only.
+std::vector<ListedCheckpoint> checkpoint_list(const std::filesystem::path& place);
+/// Returns one line per checkpoint.
+std::string list_text(std::span<const ListedCheckpoint> checkpoints);
+/// Returns one object per checkpoint, with `problem` or the other members.
+Json list_json(std::span<const ListedCheckpoint> checkpoints);
 
 /// Checks every byte of one checkpoint or of all checkpoints of a run, including its frozen copies
 /// such as RUN/base. Returns one line per checkpoint. Throws Error(data) that lists all damage and

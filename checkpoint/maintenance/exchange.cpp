@@ -7,6 +7,7 @@
 
 #include "checkpoint/disk/run_lock.hpp"
 #include "checkpoint/exchange/lora.hpp"
+#include "checkpoint/exchange/whole_directory.hpp"
 #include "checkpoint/format/folder.hpp"
 #include "checkpoint/format/model_head.hpp"
 #include "checkpoint/gguf/gguf_export.hpp"
@@ -33,18 +34,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kBase = "base";  // directory of the base weights in a run with adapters
+
 /// Returns true if the directory is empty except for the leftovers of a killed import.
 bool is_vacant(const fs::path& run_folder) {
   bool vacant = true;
-  const auto look = [&](const fs::path& directory, const std::string& allowed) {
+  const auto look = [&](const fs::path& directory, const std::string& leftover,
+                        const std::vector<std::string>& allowed) {
+    if (!fs::exists(directory)) return;
     for (const fs::path& entry : list_directory(directory)) {
       const std::string name = entry.filename().string();
-      if (name != "checkpoints" && !name.starts_with(allowed)) vacant = false;
+      vacant = vacant &&
+               (name.starts_with(leftover) || std::ranges::find(allowed, name) != allowed.end());
     }
   };
   (void)comm::capture([&] {  // a directory that cannot be read is refused later
-    look(run_folder, "LOCK");
-    look(run_folder / "checkpoints", ".tmp-step-");
+    look(run_folder, "LOCK", {"checkpoints", kBase});
+    look(run_folder / kBase, ".tmp-step-", {step_directory_name(0), "latest"});
+    look(run_folder / "checkpoints", ".tmp-step-", {});
   });
   return vacant;
 }
@@ -67,40 +74,61 @@ void check_is_hf(const fs::path& place) {
 fs::path import_adapters(const ImportCommand& options) {
   comm::SelfCommunicator alone;
   const fs::path run = options.output;
+  if (lies_in(options.base, run / kBase))
+    fail(ErrorKind::usage,
+         "--base {} lies in the directory of --output {}, into which the base is copied: choose "
+         "another --output",
+         options.base, options.output);
   // Check all input before creating the run directory.
   const ModelDescription base = read_model_description(options.base);
   PeftAdapters adapters = read_peft(options.peft, base.values, base.files, base.place.string());
   const RunLock lock(run, RunLockOptions{});
-  const Checkpoint kept = publish_model(options.base, run / "base", alone);
+  remove_tree(run / kBase);  // A killed import may have left it.
+  const Checkpoint kept = publish_model(options.base, run / kBase, alone);
   adapters.state.values["base.weights_sha256"] = hash_tensors(kept, alone, "param/");
   return save_checkpoint(run / "checkpoints", 0, adapters.state, alone,
                          {.run_id = adapters.run_id});
 }
 
-/// A temporary checkpoint in the parent directory of the output, for a model that is not a
-/// checkpoint.
-class TemporaryModel {
+/// A directory beside the output that only this process uses. The destructor deletes it.
+class TemporaryDirectory {
  public:
-  TemporaryModel(const fs::path& place, const fs::path& beside, comm::Communicator& world,
-                 bool allow_older)
-      : directory_(fs::path(beside).concat(".model.tmp")),
-        world_(world),
-        model_(open_whole_model(place, directory_, world, allow_older)) {}
+  /// Throws Error(usage) if `output` exists or another process exports to it.
+  explicit TemporaryDirectory(const fs::path& output)
+      : path_(fs::path(output).concat(".model.tmp")), lock_(claim_temporary(path_, output)) {}
 
-  TemporaryModel(const TemporaryModel&) = delete;
-  TemporaryModel& operator=(const TemporaryModel&) = delete;
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  TemporaryDirectory(TemporaryDirectory&&) = delete;
+  TemporaryDirectory& operator=(TemporaryDirectory&&) = delete;
 
-  ~TemporaryModel() {
+  ~TemporaryDirectory() {
     std::error_code ignored;
-    if (model_.made && world_.rank() == 0) fs::remove_all(directory_, ignored);
+    fs::remove_all(path_, ignored);
   }
 
-  [[nodiscard]] const Checkpoint& checkpoint() const { return model_.checkpoint; }
+ private:
+  fs::path path_;
+  Fd lock_;
+};
+
+/// A temporary checkpoint beside the output, for a model that is not a checkpoint.
+class TemporaryModel {
+ public:
+  /// Collective. Throws Error(usage) if `output` exists or another process exports to it.
+  TemporaryModel(const fs::path& place, const fs::path& output, comm::Communicator& world,
+                 bool allow_older) {
+    const fs::path target = output.has_filename() ? output : output.parent_path();  // "out/" is out
+    comm::on_first_rank(world, [&] { directory_.emplace(target); });
+    model_ = open_whole_model(place, fs::path(target).concat(".model.tmp") / "model", world,
+                              allow_older);
+  }
+
+  [[nodiscard]] const Checkpoint& checkpoint() const { return model_->checkpoint; }
 
  private:
-  fs::path directory_;
-  comm::Communicator& world_;
-  WholeModel model_;
+  std::optional<TemporaryDirectory> directory_;  // rank 0 holds it for all ranks
+  std::optional<WholeModel> model_;
 };
 
 /// Returns `base_model_name_or_path` for exported adapters. Without --base-name, this is the
@@ -144,6 +172,9 @@ void export_gguf_file(const ExportSource& source, comm::Communicator& world) {
 }
 
 void export_adapters(const ExportSource& source, comm::Communicator& world) {
+  if (!holds_adapters(source.checkpoint))
+    fail(ErrorKind::usage, "--adapter: {} contains no adapters; omit --adapter",
+         source.checkpoint.path().string());
   const std::string base_name = comm::text_of_first_rank(
       world, [&] { return base_name_of(source.checkpoint, source.options); });
   export_peft(source.checkpoint, source.options.output, world, source.dtype(), base_name);

@@ -133,11 +133,7 @@ ModelDescription read_model_description(const fs::path& place) {
     checked_tensors(hf.model, hf.weights);
     ModelDescription facts{place, std::move(hf.model.values), std::move(hf.model.files)};
     put_model_values(hf.model.config, facts.values);
-    const std::string chat = template_of_files(facts.files);
-    if (!chat.empty()) {
-      facts.values[kImportedTemplateValue] = chat;
-      facts.values[kImportedJinjaValue] = text::custom_template_name(jinja_of(facts.files));
-    }
+    put_imported_template(facts.files, facts.values);
     facts.values.emplace("step", "0");
     return facts;
   }

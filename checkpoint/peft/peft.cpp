@@ -181,11 +181,8 @@ void check_fit(const WeightSource& weights, const std::vector<LoraAdapter>& adap
 /// Replaces the chat template if the adapter directory has one.
 void take_template(const fs::path& directory, StateDict& state) {
   const auto files = tokenizer_files_of(directory);
-  const std::string name = template_of_files(files);
-  if (name.empty()) return;
+  if (put_imported_template(files, state.values).empty()) return;
   state.files["chat_template.jinja"] = jinja_of(files);
-  state.values.erase(kChatTemplateValue);
-  state.values[kImportedTemplateValue] = name;
 }
 
 }  // namespace
@@ -193,8 +190,7 @@ void take_template(const fs::path& directory, StateDict& state) {
 void export_peft(const Checkpoint& checkpoint, const fs::path& directory, comm::Communicator& world,
                  DType dtype, const std::string& base_name) {
   const std::string where = checkpoint.path().string();
-  if (!holds_adapters(checkpoint))
-    fail(ErrorKind::usage, "--adapter: {} contains no adapters; omit --adapter", where);
+  TRIREME_ASSERT(holds_adapters(checkpoint));
   const model::ModelConfig config = model_from_values(checkpoint.manifest().values, where);
   const Family* family = fitting_family(config, family_value(checkpoint));
   if (const std::string why = hf_adapter_problem(family, config); !why.empty())

@@ -3,11 +3,14 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/format/state.hpp"
+#include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/files/json.hpp"
 #include "text/chat/chat_template.hpp"
+#include "text/chat/chat_writer.hpp"
 #include "text/chat/own_format.hpp"
 #include "text/learn/tokenizer_writer.hpp"
+#include "text/tokenizer.hpp"
 
 namespace trireme::checkpoint {
 namespace {
@@ -53,7 +56,22 @@ std::string template_of(const std::map<std::string, std::string>& values) {
 
 std::string jinja_name_of(const std::map<std::string, std::string>& values) {
   const auto found = values.find(kImportedJinjaValue);
-  return found == values.end() ? "" : found->second;
+  if (found == values.end()) return "";
+  const std::string trained = template_of(values);
+  const auto imported = values.find(kImportedTemplateValue);
+  const bool is_kept =
+      trained == found->second || (imported != values.end() && trained == imported->second);
+  return is_kept ? found->second : "";
+}
+
+std::string put_imported_template(const std::map<std::string, std::string>& files,
+                                  std::map<std::string, std::string>& values) {
+  std::string name = template_of_files(files);
+  if (name.empty()) return name;
+  values.erase(kChatTemplateValue);
+  values[kImportedTemplateValue] = name;
+  values[kImportedJinjaValue] = text::custom_template_name(jinja_of(files));
+  return name;
 }
 
 std::string template_note(const std::string& name, std::string_view where) {
@@ -64,6 +82,22 @@ std::string template_note(const std::string& name, std::string_view where) {
       "{}: its chat template is {}. Pack chats with --template tokenizer; generate, serve and chat "
       "use the Jinja template",
       where, shown(name));
+}
+
+std::optional<std::uint32_t> trained_turn_end(const std::map<std::string, std::string>& values,
+                                              const std::map<std::string, std::string>& files,
+                                              std::string_view where) {
+  const auto name = values.find(kChatTemplateValue);
+  if (name == values.end()) return std::nullopt;
+  std::optional<std::uint32_t> end;
+  (void)comm::capture([&] {
+    text::ChatTemplatePtr format = is_custom_template(name->second)
+                                       ? text::jinja_chat_template(jinja_of(files), where)
+                                       : text::shared_chat_template(name->second);
+    end = text::ChatWriter(std::move(format), text::Tokenizer::from_files(files, where))
+              .turn_end_id();
+  });
+  return end;
 }
 
 void check_same_template(const TemplateComparison& pair, bool allow_other) {

@@ -1,5 +1,7 @@
 #pragma once
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,11 +32,24 @@ bool is_custom_template(std::string_view name);
 std::string template_of(const std::map<std::string, std::string>& values);
 
 /// Returns the name "custom-HASH" of the Jinja text of an imported model, also if it is recognized
-/// as a named template; "" if it is unknown. A set packed with `--template tokenizer` has this name.
+/// as a named template; "" if it is unknown, or if the model was trained with another template since. A set
+/// packed with `--template tokenizer` has this name.
 std::string jinja_name_of(const std::map<std::string, std::string>& values);
+
+/// Sets the values of a model that was imported with these files, or that gets their template.
+/// Returns template_of_files(files); if it is "", the values stay.
+std::string put_imported_template(const std::map<std::string, std::string>& files,
+                                  std::map<std::string, std::string>& values);
 
 /// Returns a log line about the chat template of an imported model; `where` names the model.
 std::string template_note(const std::string& name, std::string_view where);
+
+/// Returns the token that ends a turn of the template with which the checkpoint with these values
+/// and files was trained. Returns nullopt if it was trained on texts, if the end is no token, or if
+/// the tokenizer or the template cannot be read.
+std::optional<std::uint32_t> trained_turn_end(const std::map<std::string, std::string>& values,
+                                              const std::map<std::string, std::string>& files,
+                                              std::string_view where);
 
 /// A data set and a model that reads it.
 struct TemplateComparison {

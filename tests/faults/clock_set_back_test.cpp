@@ -99,7 +99,7 @@ TEST_F(ClockSetBack, TheNewestIsTheHighestStep) {
     ASSERT_TRUE(found);
     EXPECT_EQ(found->step(), 5);
   });
-  const std::string list = checkpoint::checkpoint_list(folder_.path());
+  const std::string list = checkpoint::list_text(checkpoint::checkpoint_list(folder_.path()));
   for (int step = 1; step < 5; ++step)
     EXPECT_LT(list.find(checkpoint::step_directory_name(step + 1)),
               list.find(checkpoint::step_directory_name(step)))

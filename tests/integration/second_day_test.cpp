@@ -150,18 +150,22 @@ TEST_F(SecondDay, AnOldRunWithoutTheKeyOfSinksResumesWithAllSinks) {
   EXPECT_NE(exit.err.find("step 3/3  loss"), std::string::npos) << exit.err;
 }
 
-TEST_F(SecondDay, GenerationSettingsOfAnImportedModelAreKept) {
+TEST_F(SecondDay, GenerationSettingsAndTemplateOfAnImportedModelAreKept) {
   ASSERT_EQ(pretrain("source", {"--train.steps", "1"}).code, 0);
   const std::string folder = path("hf").string();
   ASSERT_EQ(trireme({"export", "--checkpoint", path("source").string(), "--output", folder}).code,
             0);
   std::ofstream(fs::path(folder) / "generation_config.json") << R"({"eos_token_id": [2, 5]})";
+  const std::string jinja = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}";
+  std::ofstream(fs::path(folder) / "chat_template.jinja") << jinja;
   ASSERT_EQ(trireme({"import", "--hf", folder, "--output", path("imported").string()}).code, 0);
 
   ASSERT_EQ(pretrain("tuned", {"--init", path("imported").string(), "--train.steps", "1"}).code, 0);
 
-  const std::string kept = "checkpoints/step-000000001/generation_config.json";
-  EXPECT_EQ(text("tuned", kept.c_str()), R"({"eos_token_id": [2, 5]})");
+  EXPECT_EQ(text("tuned", "checkpoints/step-000000001/generation_config.json"),
+            R"({"eos_token_id": [2, 5]})");
+  EXPECT_EQ(text("tuned", "checkpoints/step-000000001/chat_template.jinja"), jinja)
+      << "the set of texts has none";
 }
 
 }  // namespace

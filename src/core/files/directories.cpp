@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "core/files/refusal.hpp"
@@ -21,6 +22,12 @@ void remove_tree(const std::filesystem::path& path) {
   std::error_code code;
   std::filesystem::remove_all(path, code);
   if (code) fail_to_write("delete", path, code.value());
+}
+
+bool lies_in(const std::filesystem::path& path, const std::filesystem::path& directory) {
+  const std::filesystem::path inner = std::filesystem::weakly_canonical(path);
+  const std::filesystem::path outer = std::filesystem::weakly_canonical(directory);
+  return std::ranges::mismatch(outer, inner).in1 == outer.end();
 }
 
 std::optional<Fd> lock_directory(const std::filesystem::path& folder, bool shared) {

@@ -177,7 +177,8 @@ ModelPart load_part(const ModelSource& source, std::unique_ptr<comm::Communicato
                                                              {},
                                                              source.place,
                                                              chat_of(source),
-                                                             source.taught});
+                                                             source.taught,
+                                                             source.jinja});
   loaded->end_tokens = end_tokens_of(source, loaded->tokenizer);
   checkpoint::check_tokenizer_fits(loaded->tokenizer.vocab_size(), source.config,
                                    source.place.string());

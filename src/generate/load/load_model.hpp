@@ -29,6 +29,8 @@ struct LoadedModel {
   text::ChatTemplatePtr chat = nullptr;
   /// Name of the chat template used in training or import (template_of); "" if unknown.
   std::string chat_template_name = {};
+  /// Name of the model's own Jinja text (jinja_name_of); "" if unknown.
+  std::string jinja_name = {};
 };
 
 /// Returns a writer for conversations in the model's chat format. Throws Error(usage) if no chat

@@ -55,6 +55,7 @@ ModelSource source_of(const checkpoint::Checkpoint& checkpoint) {
   if (const auto chat = values.find(checkpoint::kChatTemplateValue); chat != values.end())
     source.chat = chat->second;
   source.taught = checkpoint::template_of(values);
+  source.jinja = checkpoint::jinja_name_of(values);
   std::optional<checkpoint::Checkpoint> base;
   if (checkpoint::holds_adapters(checkpoint)) {
     source.lora = checkpoint::lora_of(checkpoint);
@@ -73,7 +74,9 @@ ModelSource source_of_hf(const std::filesystem::path& folder) {
   source.place = folder;
   source.config = hf.model.config;
   source.files = hf.model.files;
-  source.taught = checkpoint::template_of_files(source.files);
+  std::map<std::string, std::string> values;
+  source.taught = checkpoint::put_imported_template(source.files, values);
+  source.jinja = checkpoint::jinja_name_of(values);
   source.read = [weights = hf.weights](const std::string& name, const at::Tensor& weight) {
     std::vector<std::byte> bytes = checkpoint::read_f32(weights.at(name), name);
     weight.copy_(at::from_blob(bytes.data(), weight.sizes(), at::kFloat));

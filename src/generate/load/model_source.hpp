@@ -19,6 +19,7 @@ struct ModelSource {
   std::map<std::string, std::string> files;  // tokenizer files
   std::string chat;                          // name of the chat format; "" if unknown
   std::string taught;                        // result of template_of, also for imported models
+  std::string jinja;                         // result of jinja_name_of, also for imported models
   /// Reads a parameter, converts it to the dtype of `weight` and stores it there.
   std::function<void(const std::string& name, const at::Tensor& weight)> read;
 };

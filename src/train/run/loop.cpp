@@ -75,7 +75,7 @@ void save(TrainingRun& run) {
   run.model.stage();
   checkpoint::StateDict state{run.model.saved_tensors(), values_now(run).to_values(),
                               run.data.tokenizer_files()};
-  state.files.insert(run.beginning.files.begin(), run.beginning.files.end());
+  for (const auto& [name, content] : run.beginning.files) state.files[name] = content;
   state.files["config.toml"] = run.request.keys.to_toml();
   saver.save(run.progress.step, state);
   run.saved_step = run.progress.step;

@@ -9,6 +9,7 @@
 #include "checkpoint/format/model_head.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/maintenance/newest.hpp"
+#include "checkpoint/tokenizer/model_template.hpp"
 #include "comm/agree.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
@@ -23,8 +24,9 @@
 namespace trireme::train {
 namespace {
 
-/// Files of an imported model that token sets do not have.
-constexpr std::array kCarriedFiles{checkpoint::kGenerationConfigFile, "special_tokens_map.json"};
+/// Files of an imported model that token sets may not have. A file of the set takes precedence.
+constexpr std::array kCarriedFiles{checkpoint::kGenerationConfigFile, "special_tokens_map.json",
+                                   "tokenizer_config.json"};
 
 /// Values that describe the model for exports and that training does not change.
 constexpr std::array kCarriedValues{checkpoint::kChatTemplateValue,
@@ -58,6 +60,8 @@ void check_named(const RunRequest& run, std::int64_t newest) {
         "checkpoint.resume = {} is not the newest checkpoint of this run, {}: give another --run to start from the older one, or --resume auto to resume this run",
         start, newest_name);
   }
+  // A resumed run reads the key from its own configuration, so the user did not name a start.
+  if (run.keys.origin("checkpoint.resume").starts_with(run.folder.config().string())) return;
   const auto begun = run.start.values.configured("checkpoint.resume");
   namespace fs = std::filesystem;
   const bool is_typed_again = begun && fs::weakly_canonical(start) == fs::weakly_canonical(*begun);
@@ -152,6 +156,17 @@ std::string new_reward_head(const parallel::ParamRegistry& registry,
   return "";
 }
 
+/// Keeps the Jinja text of the model's chat template, because the tokenizer directory with which
+/// texts were packed may have none or another one.
+void carry_chat_template(const checkpoint::Checkpoint& checkpoint,
+                         std::map<std::string, std::string>& files) {
+  std::map<std::string, std::string> of_model;
+  for (const char* name : {"tokenizer_config.json", "chat_template.jinja"})
+    if (checkpoint.has_file(name)) of_model[name] = checkpoint.file(name);
+  if (!checkpoint::template_of_files(of_model).empty())
+    files["chat_template.jinja"] = checkpoint::jinja_of(of_model);
+}
+
 /// Loads the required parts of the checkpoint into the model and `beginning`. Collective.
 void load(const RunRequest& run, const RunData& data, const checkpoint::Checkpoint& checkpoint,
           RunModel& model, StartState& beginning) {
@@ -180,8 +195,10 @@ void load(const RunRequest& run, const RunData& data, const checkpoint::Checkpoi
   }
   comm::all_or_none(run.ranks.world, [&] {
     for (const char* name : kCarriedFiles) {
-      if (checkpoint.has_file(name)) beginning.files[name] = checkpoint.file(name);
+      if (checkpoint.has_file(name) && !data.tokenizer_files().contains(name))
+        beginning.files[name] = checkpoint.file(name);
     }
+    if (data.chat_template().empty()) carry_chat_template(checkpoint, beginning.files);
     for (const char* key : kCarriedValues) {
       if (const auto value = values.model.find(key); value != values.model.end())
         beginning.carried.model.insert(*value);

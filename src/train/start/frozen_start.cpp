@@ -148,13 +148,6 @@ checkpoint::Checkpoint publish_start(const RunRequest& run,
   return checkpoint::Checkpoint::open(checkpoint::publish_weights(source, kept, world), world);
 }
 
-/// Returns true if the path is the directory or lies in it.
-bool lies_in(const fs::path& path, const fs::path& directory) {
-  const fs::path inner = fs::weakly_canonical(path);
-  const fs::path outer = fs::weakly_canonical(directory);
-  return std::ranges::mismatch(outer, inner).in1 == outer.end();
-}
-
 /// Returns true if `kept` itself is the source: it holds the base weights of imported adapters, or
 /// the command names it or a checkpoint in it.
 bool is_source(const std::string& place, const std::optional<checkpoint::WholeModel>& start,

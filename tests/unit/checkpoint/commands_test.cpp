@@ -67,7 +67,8 @@ TEST(CheckpointCommands, ListVerifyAndInspectTellWhatIsThere) {
   const TempDirectory folder;
   save_layout(folder / "checkpoints", 1, make_logicals(1), 2, 3);
   save_layout(folder / "checkpoints", 20, make_logicals(2), 2, 3);
-  const std::string listed = checkpoint_list(folder.path());
+  const auto list = [&] { return checkpoint_list(folder.path()); };
+  const std::string listed = list_text(list());
   EXPECT_TRUE(listed.starts_with("step-000000020  ")) << listed;
   EXPECT_NE(listed.find("2 shards"), std::string::npos) << listed;
   EXPECT_NE(verify_alone(folder.path()).find("step-000000001  good"), std::string::npos);
@@ -83,7 +84,13 @@ TEST(CheckpointCommands, ListVerifyAndInspectTellWhatIsThere) {
   EXPECT_NE(checkpoint_hash_alone(folder.path(), /*allow_older=*/true),
             newest);  // the checkpoint before
   overwrite(folder / "checkpoints/step-000000020/manifest.json", "x");
-  EXPECT_NE(checkpoint_list(folder.path()).find("step-000000020  damaged"), std::string::npos);
+  EXPECT_NE(list_text(list()).find("step-000000020  damaged"), std::string::npos);
+  const Json json = list_json(list());
+  ASSERT_EQ(json.size(), 2U);
+  EXPECT_EQ(json[0].at("step"), 20);
+  EXPECT_TRUE(json[0].contains("problem"));
+  EXPECT_EQ(json[1].at("shards"), 2);
+  EXPECT_TRUE(json[1].at("valid_loss").is_null());
   message_of(ErrorKind::data, [&] { checkpoint_list(folder / "nothing"); });
 }
 

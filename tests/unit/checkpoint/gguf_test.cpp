@@ -29,34 +29,6 @@ std::string error_of(const std::function<void()>& action, ErrorKind kind = Error
   return "no error";
 }
 
-/// A byte-level tokenizer with two merges. `more` are further members of its JSON object.
-std::string byte_tokenizer(const std::string& more, bool ignore_merges = false) {
-  SortedJson vocab = SortedJson::object();
-  std::int64_t id = 0;
-  const auto add = [&](unsigned code) {  // adds a character of the byte alphabet of GPT-2
-    std::string token;
-    if (code < 0x80) {
-      token += static_cast<char>(code);
-    } else {
-      token += static_cast<char>(0xC0U | (code >> 6U));
-      token += static_cast<char>(0x80U | (code & 0x3FU));
-    }
-    vocab[token] = id++;
-  };
-  for (unsigned code = 0x21; code <= 0x7E; ++code) add(code);
-  for (unsigned code = 0xA1; code <= 0xFF; ++code)
-    if (code != 0xAD) add(code);
-  for (unsigned code = 0x100; code < 0x144; ++code) add(code);
-  vocab["ab"] = id++;
-  vocab["abc"] = id++;
-  return formatted(
-      R"({{"version": "1.0", "model": {{"type": "BPE", "vocab": {}, "merges": ["a b", "ab c"], "ignore_merges": {}}}, "decoder": {{"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}}, {}}})",
-      vocab.dump(), ignore_merges ? "true" : "false", more);
-}
-
-constexpr const char* kBytes =
-    R"("pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true})";
-
 std::string tokenizer_error(const std::string& tokenizer, std::int64_t vocab_size = 300) {
   return error_of([&] {
     GgufValues values;
@@ -318,6 +290,12 @@ TEST(Gguf, ATokenizerThatLlamaCppDoesNotHaveIsRefusedByName) {
           kBytes,
           R"(, "added_tokens": [{"id": 258, "content": "<x>", "rstrip": true, "special": true}])"))),
       "the added token '<x>' has single_word, lstrip or rstrip");
+  GgufValues with_list;
+  put_gguf_tokenizer(
+      {{"tokenizer.json", byte_tokenizer(kBytes)},
+       {"tokenizer_config.json", R"({"chat_template": [{"name": "default", "template": "<x>"}]})"}},
+      300, "DIR", with_list);
+  has(with_list.bytes(), "tokenizer.chat_template");
   has(error_of([] {
         GgufValues values;
         put_gguf_tokenizer({}, 300, "DIR", values);

@@ -143,7 +143,8 @@ TEST(HuggingFaceExperts, AreRefusedWhereNoArchitectureHasThem) {
     export_command_alone({.checkpoint = folder / "run", .output = folder / "hf"});
   });
 
-  EXPECT_NE(error.find("model.router_score = sigmoid, nor model.num_shared_experts = 1"), std::string::npos)
+  EXPECT_NE(error.find("model.router_score = sigmoid, nor model.num_shared_experts = 1"),
+            std::string::npos)
       << error;
   EXPECT_FALSE(fs::exists(folder / "hf"));
 }

@@ -55,6 +55,34 @@ inline void save_model(const fs::path& folder, const model::ModelConfig& config,
   });
 }
 
+/// A byte-level tokenizer with two merges. `more` are further members of its JSON object.
+inline std::string byte_tokenizer(const std::string& more, bool ignore_merges = false) {
+  SortedJson vocab = SortedJson::object();
+  std::int64_t id = 0;
+  const auto add = [&](unsigned code) {  // adds a character of the byte alphabet of GPT-2
+    std::string token;
+    if (code < 0x80) {
+      token += static_cast<char>(code);
+    } else {
+      token += static_cast<char>(0xC0U | (code >> 6U));
+      token += static_cast<char>(0x80U | (code & 0x3FU));
+    }
+    vocab[token] = id++;
+  };
+  for (unsigned code = 0x21; code <= 0x7E; ++code) add(code);
+  for (unsigned code = 0xA1; code <= 0xFF; ++code)
+    if (code != 0xAD) add(code);
+  for (unsigned code = 0x100; code < 0x144; ++code) add(code);
+  vocab["ab"] = id++;
+  vocab["abc"] = id++;
+  return formatted(
+      R"({{"version": "1.0", "model": {{"type": "BPE", "vocab": {}, "merges": ["a b", "ab c"], "ignore_merges": {}}}, "decoder": {{"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true}}, {}}})",
+      vocab.dump(), ignore_merges ? "true" : "false", more);
+}
+
+inline constexpr const char* kBytes =
+    R"("pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true})";
+
 inline Json good_config(bool qwen) {
   return parse_json(checkpoint::hf_config_text(small(qwen, true), DType::f32, {}), "test");
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/exchange/lora.hpp"
+#include "checkpoint/exchange/whole_directory.hpp"
 #include "checkpoint/format/model_values.hpp"
 #include "checkpoint/tokenizer/model_template.hpp"
 #include "core/files/json.hpp"
@@ -94,6 +95,17 @@ TEST(ModelTemplate, IsTheDefaultOfTheListOfOlderTransformers) {
 TEST(ModelTemplate, TrainedOnComesBeforeImported) {
   EXPECT_EQ(template_of({{kImportedTemplateValue, "qwen3"}, {kChatTemplateValue, "chatml"}}),
             "chatml");
+  std::map<std::string, std::string> values{{kImportedTemplateValue, "qwen3"},
+                                            {kImportedJinjaValue, "custom-1"}};
+  EXPECT_EQ(jinja_name_of(values), "custom-1");
+  values[kChatTemplateValue] = "qwen3";
+  EXPECT_EQ(jinja_name_of(values), "custom-1") << "trained with the same template";
+  values[kChatTemplateValue] = "chatml";
+  EXPECT_EQ(jinja_name_of(values), "") << "the model does not have that Jinja text any more";
+  const std::string name =
+      put_imported_template({{"chat_template.jinja", "[INST] {{ messages }}"}}, values);
+  EXPECT_EQ(template_of(values), name) << "the template of an adapter";
+  EXPECT_EQ(jinja_name_of(values), name);
 }
 
 TEST(ModelTemplate, OtherTemplatesOfASetAreRefusedNamingBothAndTheWayOut) {
@@ -224,22 +236,46 @@ TEST(ModelPlace, AdaptersAreExportedWithBaseTokenizerAndTemplate) {
             read_file(folder / "plain/adapter_model.safetensors"));
 
   // The adapters are imported on a Hugging Face directory with the chat template of their training.
+  fs::create_directories(folder / "back/base/.tmp-step-000000000");
+  overwrite(folder / "back/base/.tmp-step-000000000/shard", "of a killed import");
   import_command({.peft = folder / "plain", .base = folder / "hf", .output = folder / "back"});
   EXPECT_EQ(template_of(values_of(folder / "back")), "chatml");
   EXPECT_EQ(checkpoint_hash_alone(folder / "back/base"), checkpoint_hash_alone(folder / "hf"));
   EXPECT_EQ(checkpoint_hash_alone(folder / "back"), checkpoint_hash_alone(folder / "lora"));
+  fs::create_directories(folder / "again");
+  fs::copy(folder / "back/base", folder / "again/base", fs::copy_options::recursive);
+  import_command({.peft = folder / "plain", .base = folder / "run", .output = folder / "again"});
+  EXPECT_EQ(checkpoint_hash_alone(folder / "again/base"), checkpoint_hash_alone(folder / "run"));
+  fs::create_directories(folder / "own");
+  fs::copy(folder / "back/base", folder / "own/base", fs::copy_options::recursive);
+  message_of(ErrorKind::usage, [&] {
+    import_command(
+        {.peft = folder / "plain", .base = folder / "own/base", .output = folder / "own"});
+  });
+  EXPECT_TRUE(fs::exists(folder / "own/base/step-000000000")) << "the only copy of the base";
+  fs::create_directories(folder / "other/checkpoints.old");
+  message_of(ErrorKind::usage, [&] {
+    import_command({.peft = folder / "plain", .base = folder / "run", .output = folder / "other"});
+  });
 }
 
 TEST(ModelPlace, AHuggingFaceDirectoryIsExportedInAnotherPrecision) {
   const TempDirectory folder;
   save_models(folder, "");
-  export_command_alone({.checkpoint = folder / "hf", .output = folder / "half", .dtype = "bf16"});
+  export_command_alone({.checkpoint = folder / "hf", .output = folder / "half/", .dtype = "bf16"});
   export_command_alone(
       {.checkpoint = folder / "run", .output = folder / "wanted", .dtype = "bf16"});
   EXPECT_EQ(read_file(folder / "half/model.safetensors"),
             read_file(folder / "wanted/model.safetensors"));
   for (const auto& entry : fs::directory_iterator(folder.path()))
     EXPECT_EQ(entry.path().string().find(".tmp"), std::string::npos) << entry.path();
+  const auto other = claim_temporary(folder / "twice.model.tmp", folder / "twice");
+  EXPECT_NE(
+      message_of(
+          ErrorKind::usage,
+          [&] { export_command_alone({.checkpoint = folder / "hf", .output = folder / "twice"}); })
+          .find("another export is writing"),
+      std::string::npos);
 }
 
 TEST(ModelPlace, AnInvalidModelIsReportedWithWhatToDo) {

@@ -226,6 +226,20 @@ TEST(ConvertFloats, DoublesAreRoundedOnce) {
   EXPECT_EQ(rounded(DType::bf16, 0.0), 0x0000);
 }
 
+TEST(ConvertFloats, AValueBeyondTheHalfRangeIsRefusedWithItsTensor) {
+  std::vector<float> values{1, -65504};
+  std::vector<std::byte> halves(4);
+  const auto convert = [&] {
+    convert_floats(DType::f32, std::as_bytes(std::span(values)), DType::f16, halves);
+    check_f16_range("model.norm.weight", halves);
+  };
+  convert();
+  values[1] = -1e6F;
+  EXPECT_NE(
+      message_of(ErrorKind::data, convert).find("tensor model.norm.weight has a value beyond"),
+      std::string::npos);
+}
+
 TEST(ConvertFloats, EndsOfTheHalfRange) {
   EXPECT_EQ(to_f16_bits(65504.0F), 0x7bff);
   EXPECT_EQ(to_f16_bits(65519.996F), 0x7bff);

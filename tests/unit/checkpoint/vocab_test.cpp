@@ -111,6 +111,11 @@ TEST_F(Vocabulary, RefusesTokensAndSizesThatDoNotFit) {
       "line 2: the token 'a' is given twice");
   has(error_of({.add_tokens = tokens("<|im_end|>\n")}, ErrorKind::data),
       "the tokenizer already has the token '<|im_end|>'");
+  overwrite(
+      folder_ / "hf/tokenizer.json",
+      R"({"version": "1.0", "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["piece", -1]]}})");
+  has(error_of({.add_tokens = tokens("piece\n")}, ErrorKind::data),
+      "the tokenizer already has the token 'piece'");
   has(error_of({.add_tokens = tokens("\xff\n")}, ErrorKind::data),
       "line 1: the token is not valid");
   has(error_of({.add_tokens = tokens("")}, ErrorKind::data), "has no token");
