@@ -18,7 +18,9 @@ void add_config_show_command(config::CommandLine& line) {
   const auto settings = std::make_shared<ConfigShowSettings>();
   train::AllTaskKeys& all = settings->all;
   line.group("config", "configuration of a training run");
-  line.command("config show", "show the resolved configuration of a run")
+  line.command(
+          "config show",
+          "show the resolved configuration of a command line (of a run: --config RUN/config.toml)")
       .flag(
           "--origin", settings->origin,
           "also show the source of each key: default, preset, file and line, environment or option")

@@ -331,13 +331,18 @@ std::int64_t ModelConfig::keys_of_last_query(std::int64_t seq_len) const {
   return keys;
 }
 
-double ModelConfig::flops_per_token(std::int64_t seq_len) const {
+double ModelConfig::flops_per_token(std::int64_t seq_len, const TrainedParts& trained) const {
   const std::int64_t embedding = vocab_size * hidden_size;
-  const std::int64_t lookup_only = (tie_embeddings ? 0 : embedding) +
+  const std::int64_t unused = trained.has_vocabulary ? 0 : embedding;
+  const std::int64_t lookup_only = unused + (tie_embeddings ? 0 : embedding) +
                                    (learned_positions() ? max_seq_len * hidden_size : 0) +
                                    num_value_embeddings() * value_table_size();
   const auto matmul_weights = static_cast<double>(num_active_parameters() - lookup_only);
-  return 6.0 * matmul_weights +
+  const double of_weights =
+      trained.adapter_weights < 0
+          ? 6.0 * matmul_weights
+          : 4.0 * matmul_weights + 6.0 * static_cast<double>(trained.adapter_weights);
+  return of_weights +
          12.0 * static_cast<double>(num_heads * head_dim * keys_of_last_query(seq_len));
 }
 

@@ -15,6 +15,12 @@ class Problems;
 
 namespace trireme::model {
 
+/// The parts of a model that a run computes and trains.
+struct TrainedParts {
+  bool has_vocabulary = true;         // false: a reward head replaces the output matrix
+  std::int64_t adapter_weights = -1;  // weights of all adapters; -1: no adapters, no frozen weights
+};
+
 /// The shape of a transformer. Covers MiniMind V3 (Qwen3: QK norm, GQA, gated MLP, RoPE, RMSNorm,
 /// tied embedding), MiniMind V2 and Llama. A size of 0 is derived by resolve(). Source of presets
 /// and MLP widths: jingyaogong/minimind, commits 7da201a (V2) and d65ef2c (V3).
@@ -248,8 +254,10 @@ struct ModelConfig {
   [[nodiscard]] std::int64_t num_active_parameters(std::int64_t tokens = 1) const;
   /// Returns the training FLOPs per token: 6 * matmul weights in use + 12 * layers * heads *
   /// head_dim * seq_len. Attention is not halved for causality, and recomputation is not counted.
+  /// Frozen weights count 4 times, because they have no gradient.
   /// Source: Chowdhery et al., "PaLM", 2022, appendix B.
-  [[nodiscard]] double flops_per_token(std::int64_t seq_len) const;
+  [[nodiscard]] double flops_per_token(std::int64_t seq_len,
+                                       const TrainedParts& trained = {}) const;
 };
 
 /// Returns the values of a preset. head_dim, intermediate_size and vocab_size stay 0, because

@@ -88,6 +88,26 @@ TEST_F(AnyModel, TheTemplateOfAnImportedModelIsHeldAgainstEveryDataSet) {
       train(other, "taught anew", "taught run", {.ranks = 1}, {"--allow-other-template"}).code, 0);
 }
 
+TEST_F(AnyModel, ATeacherKeepsTheRopeFactorsOfItsOwnLength) {
+  ASSERT_EQ(pretrain("longrope teacher",
+                     {"--train.steps", "2", "--model.max_seq_len", "64", "--model.rope_scaling",
+                      "longrope,factor=4,original_max_position_embeddings=64,"
+                      "short_factor=1:1.5:2:3:4:5:6:7,long_factor=4:8:12:16:20:24:28:32"})
+                .code,
+            0);
+  const TaskCase distill{"distill", "distill", "chats", {}};
+  const auto losses = [&](const std::string& run, const char* longest) {
+    const Exit exit = train(
+        distill, run, "start", {.ranks = 1},
+        {"--distill.teacher", path("longrope teacher").string(), "--model.max_seq_len", longest});
+    EXPECT_EQ(exit.code, 0) << exit.err;
+    return file(run, "chain.txt");
+  };
+  const std::string expected = losses("short student", "64");
+
+  EXPECT_EQ(losses("long student", "128"), expected);
+}
+
 TEST_F(AnyModel, ATeacherMayHaveAnEmbeddingOfAnotherSize) {
   const Arguments small{"--train.steps", "2", "--model.hidden_size", "16"};
   Arguments padded = small;

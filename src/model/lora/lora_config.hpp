@@ -65,4 +65,8 @@ void check_targets(const LoraConfig& config, const ModelConfig& model, Problems&
 /// Returns the number of trainable elements in all blocks.
 std::int64_t num_lora_parameters(const LoraConfig& config, const ModelConfig& model);
 
+/// Returns the parts of the model that the FLOPs of a token count.
+TrainedParts trained_parts(const LoraConfig& config, const ModelConfig& model,
+                           bool has_reward_head);
+
 }  // namespace trireme::model

@@ -75,7 +75,7 @@ std::optional<std::int64_t> BodyFields::integer(std::string_view key, std::int64
       value->get<std::uint64_t>() > std::uint64_t{std::numeric_limits<std::int64_t>::max()};
   const bool fits = value->is_number_integer() && !is_too_large;
   if (!fits || value->get<std::int64_t>() < least || value->get<std::int64_t>() > most) {
-    refuse(key, most == std::numeric_limits<std::int64_t>::max()
+    refuse(key, !is_too_large && most == std::numeric_limits<std::int64_t>::max()
                     ? formatted("an integer of {} or more", least)
                     : formatted("an integer in [{}, {}]", least, most));
   }

@@ -127,7 +127,7 @@ void check_window_schedule(const TrainConfig& train, Problems& problems) {
   }
 }
 
-void check_checkpoint(const CheckpointConfig& config, Problems& problems) {
+void check_checkpoint(const CheckpointConfig& config, std::int64_t eval_every, Problems& problems) {
   const auto not_negative = [&](const char* key, auto value, const char* allowed) {
     if (!(value >= 0)) problems.add(cat("checkpoint.", key), value, allowed);
   };
@@ -136,6 +136,9 @@ void check_checkpoint(const CheckpointConfig& config, Problems& problems) {
   not_negative("every", config.every, "must be 0 (last step only) or more");
   not_negative("keep_every", config.keep_every, "must be 0 (none) or more");
   not_negative("keep_best", config.keep_best, "must be 0 (none) or more");
+  if (config.keep_best > 0 && eval_every == 0)
+    problems.add("checkpoint.keep_best", config.keep_best,
+                 "needs validations: set train.eval_every, or set it to 0");
   not_negative("write_mb_per_s", config.write_mb_per_s, "must be 0 (automatic) or more");
   problems.one_of("checkpoint.start", config.start, std::vector<std::string>{"state", "weights"});
   not_negative("keep_last", config.keep_last, "must be 0 (keep all) or more");
@@ -172,7 +175,7 @@ void check(const RunConfig& config, Problems& problems) {
   if (config.train.ema_decay > 0 && config.parallel.local_steps > 1)
     problems.add("train.ema_decay", config.train.ema_decay,
                  "cannot be combined with parallel.local_steps of more than 1");
-  check_checkpoint(config.checkpoint, problems);
+  check_checkpoint(config.checkpoint, config.train.eval_every, problems);
   check_metrics(config, problems);
 }
 

@@ -34,6 +34,10 @@ UpdateFacts update_facts(const model::ModelConfig& model, const optim::OptimConf
   return facts;
 }
 
+model::TrainedParts trained_parts(const UpdateFacts& facts) {
+  return model::trained_parts(facts.lora, facts.model, facts.reward_head);
+}
+
 UpdateFacts facts_of_run(const RunConfig& config, int ranks) {
   const TrainConfig& train = config.train;
   const std::int64_t at_once = train.micro_batch * data_ranks(config.parallel, ranks);

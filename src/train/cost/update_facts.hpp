@@ -129,6 +129,9 @@ UpdateFacts update_facts(const model::ModelConfig& model, const optim::OptimConf
                          const device::ParamDTypes& dtypes, const parallel::Mesh& mesh,
                          const UpdateShape& update, const model::LoraConfig& lora = {});
 
+/// Returns the parts of the model that the FLOPs of a token count.
+model::TrainedParts trained_parts(const UpdateFacts& facts);
+
 /// Returns the facts of a run, assuming that every row has train.seq_len tokens. `config` must be
 /// resolved.
 UpdateFacts facts_of_run(const RunConfig& config, int ranks);

@@ -149,7 +149,8 @@ PlannedLayout predict_layout(const PlanRequest& request, const Layout& layout,
   const train::TrainConfig& train = request.config.train;
   const auto tokens = static_cast<double>(train.global_batch * train.seq_len);
   one.tokens_per_s_per_gpu = tokens / one.time.step_s / cluster.ranks();
-  one.mfu = one.tokens_per_s_per_gpu * request.config.model.flops_per_token(train.seq_len) /
+  one.mfu = one.tokens_per_s_per_gpu *
+            request.config.model.flops_per_token(train.seq_len, trained_parts(facts)) /
             cluster.device.peak_flops;
   if (cluster.device.shares_node) one.mfu *= cluster.per_node;
   return one;

@@ -140,7 +140,7 @@ ScalingPoint predict_point(const train::RunConfig& config, int ranks, const Clus
 
 double predicted_mfu(const train::UpdateFacts& facts, const Cluster& cluster, double tokens) {
   StepPredictor predictor(cluster, TimeConstants{});
-  const double flops = tokens * facts.model.flops_per_token(facts.length);
+  const double flops = tokens * facts.model.flops_per_token(facts.length, trained_parts(facts));
   return flops / predictor.predict(facts).step_s / facts.ranks / cluster.device.peak_flops;
 }
 

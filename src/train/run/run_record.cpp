@@ -113,6 +113,7 @@ void RunRecord::committed(std::int64_t step) {
 }
 
 void RunRecord::requested(const std::string& want, const std::string& by) {
+  if (want == "stop") requested_by_ = by;
   warn_on_error([&] { event_log_->request({want, by, step_}); });
 }
 
@@ -131,8 +132,14 @@ int RunRecord::stopped_before_first_step() {
     if (run_.ranks.world.rank() == 0 && !started_) start(run_.start.own ? step_ : -1, {});
     ended(/*done=*/false);
   }
+  const std::string by = requested_by_.empty() ? "" : cat(" (", requested_by_, ")");
   log::info(
-      "stopped on request before the first step: no checkpoint was saved; the same command starts the run");
+      run_.start.own && step_ > 0
+          ? formatted("stopped on request{} at step {}: no new step; the same command resumes", by,
+                      step_)
+          : formatted("stopped on request{} before the first step: no checkpoint was saved; "
+                      "the same command starts the run",
+                      by));
   return kExitStopped;
 }
 

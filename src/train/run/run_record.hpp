@@ -74,6 +74,7 @@ class RunRecord {
   bool had_root_ = false;           // on rank 0: the directory existed before the claim
   bool had_run_ = false;            // on rank 0: the directory held a run before the claim
   std::int64_t step_;               // number of completed steps
+  std::string requested_by_{};      // the sender of the last request to stop; "": none
   std::vector<std::string> hosts_;  // hosts of all ranks, on rank 0
 };
 

@@ -24,6 +24,14 @@ bool is_repeated(const RunRequest& run) {
   return std::filesystem::exists(config) && read_file(config) == run.keys.to_toml();
 }
 
+/// Returns the FLOPs for each token, from which the MFU is computed.
+double flops_of_token(const RunRequest& run) {
+  const RunConfig& config = run.config;
+  return config.model.flops_per_token(
+      config.train.seq_len,
+      model::trained_parts(config.lora, config.model, run.task.trains_reward_head()));
+}
+
 }  // namespace
 
 TrainerServices::TrainerServices(const RunRequest& run, const RunData& data, const RunModel& model,
@@ -31,8 +39,7 @@ TrainerServices::TrainerServices(const RunRequest& run, const RunData& data, con
                                  RunMeasures& measures, RunRecord& record)
     : saver(run.folder.checkpoints(), run_identity(run.keys, data.stream().content_hash()),
             run.config.checkpoint, record.lock(), run.ranks.world),
-      metrics(run.ranks.world, measures.all,
-              {run.config.model.flops_per_token(run.config.train.seq_len), peak.flops}, &files),
+      metrics(run.ranks.world, measures.all, {flops_of_token(run), peak.flops}, &files),
       vote(run.ranks.world),
       chain(run.folder.chain(), run.ranks.world.rank() == 0, &files),
       skipped(run.folder, run.ranks.world.rank(), run.config.train.max_skipped_steps),

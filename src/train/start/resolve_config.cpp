@@ -193,6 +193,10 @@ OpenChoice choose_open_values(const RunRequest& run, bool has_bf16) {
 std::unique_ptr<RunData> open_data(const RunRequest& run) {
   const DataConfig& data = run.config.data;
   check_window_task(run);
+  if (data.path.empty() && run.start.own)
+    fail(ErrorKind::usage,
+         "--data names nothing (an unset variable?): omit it to resume {} with its own data",
+         run.folder.root.string());
   if (data.path.empty())
     fail(
         ErrorKind::usage,

@@ -85,19 +85,25 @@ std::vector<optim::OptimizerSlot> slots_of(const std::unique_ptr<optim::WeightAv
   return {average->slot()};
 }
 
-std::unique_ptr<FrozenModel> make_frozen(const RunConfig& config,
+std::unique_ptr<FrozenModel> make_frozen(const RunRequest& run, const RunData& data,
                                          const std::optional<FrozenWeights>& kept,
                                          const parallel::Mesh& mesh, at::Device device) {
   if (!kept) return nullptr;
+  const RunConfig& config = run.config;
   model::ModelConfig shape = checkpoint::model_from_values(kept->checkpoint.manifest().values,
                                                            kept->checkpoint.path().string());
+  // The limit selects the factors of longrope. A copy of the start model needs those of the trained
+  // model, another model its own.
+  const std::int64_t longest = std::max(config.train.seq_len, data.stream().max_seq_len());
+  const auto spec = run.task.frozen(config);
+  const bool is_start = spec && spec->checkpoint.empty();
   if (!shape.learned_positions())
-    shape.max_seq_len = std::max(shape.max_seq_len, config.model.max_seq_len);
-  if (config.train.seq_len > shape.max_seq_len) {
+    shape.max_seq_len = is_start ? config.model.max_seq_len : std::max(shape.max_seq_len, longest);
+  if (longest > shape.max_seq_len) {
     fail(
         ErrorKind::usage,
-        "train.seq_len is {}. It must be at most {}: the frozen model has learned positions, and model.max_seq_len = {}",
-        config.train.seq_len, shape.max_seq_len, shape.max_seq_len);
+        "the longest sequence of train.seq_len and data.path has {} tokens. It must have at most {}: the frozen model has learned positions, and model.max_seq_len = {}",
+        longest, shape.max_seq_len, shape.max_seq_len);
   }
   model::TransformerOptions options = model_options(config, mesh);
   options.lora = {};
@@ -141,7 +147,7 @@ RunModel::RunModel(const RunRequest& run, const RunData& data, const FrozenStart
                   model::rank_stages(run.config.model, run.config.parallel,
                                      run.config.train.seq_len, mesh.rank(parallel::Axis::pp)),
                   model_options(run.config, mesh)),
-      frozen(make_frozen(run.config, frozen_start.model, mesh, device)),
+      frozen(make_frozen(run, data, frozen_start.model, mesh, device)),
       critic(make_critic(run, mesh, device)),
       objective(run.task.make_objective({run.config, transformer, frozen.get(), mesh,
                                          data.sample_sets(), frozen_start.init_sha256, measures})),

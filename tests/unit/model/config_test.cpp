@@ -299,6 +299,11 @@ TEST(ModelConfig, CountsFlopsOfATokenAsThePalmPaperDoes) {
   config.tie_embeddings = false;
   EXPECT_DOUBLE_EQ(config.flops_per_token(512),
                    6 * weights + attention);  // a lookup is not a multiplication
+  const double vocabulary = 6400.0 * static_cast<double>(config.hidden_size);
+  EXPECT_DOUBLE_EQ(config.flops_per_token(512, {.has_vocabulary = false}),
+                   6 * (weights - vocabulary) + attention);
+  EXPECT_DOUBLE_EQ(config.flops_per_token(512, {.adapter_weights = 1000}),
+                   4 * weights + 6 * 1000 + attention);
 }
 
 TEST(ModelConfig, ItsQueriesSeeTheWholeDocumentUpToThemselves) {

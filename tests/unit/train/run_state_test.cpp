@@ -173,6 +173,17 @@ std::string problems_of(const RunConfig& config) {
   return text;
 }
 
+TEST(RunConfig, TheBestCheckpointsNeedValidations) {
+  RunConfig config;
+  config.train.steps = 1;
+  config.checkpoint.keep_best = 2;
+  EXPECT_NE(problems_of(config).find("checkpoint.keep_best = 2, needs validations"),
+            std::string::npos)
+      << problems_of(config);
+  config.train.eval_every = 5;
+  EXPECT_EQ(problems_of(config).find("keep_best"), std::string::npos);
+}
+
 TEST(OpenValues, AnUpdateIsTheNextMultipleFrom32ThatTheRanksCanMake) {
   for (const auto& [ranks, micro_batch, batch] : std::vector<std::array<std::int64_t, 3>>{
            {1, 4, 32}, {16, 4, 64}, {3, 4, 36}, {1, 33, 33}, {8, 4, 32}, {1, 1, 32}}) {
