@@ -45,7 +45,7 @@ void add_list_and_verify(config::CommandLine& line, const WorldSource& world) {
   const auto settings = std::make_shared<InspectionSettings>();
   line.command("checkpoint list", "list the checkpoints of a run, newest first")
       .positional("DIR", &settings->directory, kDirectoryHelp)
-      .flag("--json", settings->json, "print one JSON array")
+      .flag("--json", settings->json, "print one JSON object")
       .example("trireme checkpoint list runs/first")
       .run([settings] {
         const auto listed = checkpoint::checkpoint_list(settings->directory);

@@ -142,9 +142,10 @@ std::string list_text(std::span<const ListedCheckpoint> checkpoints) {
 }
 
 Json list_json(std::span<const ListedCheckpoint> checkpoints) {
-  Json all = Json::array();
+  Json all;
+  Json& list = all["checkpoints"] = Json::array();
   for (const ListedCheckpoint& one : checkpoints) {
-    Json& json = all.emplace_back();
+    Json& json = list.emplace_back();
     json["step"] = one.step;
     json["path"] = one.directory.string();
     if (!one.problem.empty()) {

@@ -41,7 +41,7 @@ struct ListedCheckpoint {
 std::vector<ListedCheckpoint> checkpoint_list(const std::filesystem::path& place);
 /// Returns one line per checkpoint.
 std::string list_text(std::span<const ListedCheckpoint> checkpoints);
-/// Returns one object per checkpoint, with `problem` or the other members.
+/// Returns {"checkpoints": [...]}, with `problem` or the other members of each checkpoint.
 Json list_json(std::span<const ListedCheckpoint> checkpoints);
 
 /// Checks every byte of one checkpoint or of all checkpoints of a run, including its frozen copies

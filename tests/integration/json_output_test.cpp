@@ -104,6 +104,7 @@ TEST_F(JsonOutput, TriremePrintsOneDocumentOrJsonLines) {
                                   "--train.device", "cpu"}),
          .ranks = 2}},
        {"bench ladder", {.arguments = with_shape({"--steps", "1", "--train.device", "cpu"})}},
+       {"checkpoint list", {.arguments = {model}}},
        {"doctor", {.arguments = {}, .ranks = 2}},
        {"eval",
         {.arguments = {"--checkpoint", model, "--data", set().string(), "--device", "cpu"},

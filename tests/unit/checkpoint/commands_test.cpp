@@ -85,7 +85,7 @@ TEST(CheckpointCommands, ListVerifyAndInspectTellWhatIsThere) {
             newest);  // the checkpoint before
   overwrite(folder / "checkpoints/step-000000020/manifest.json", "x");
   EXPECT_NE(list_text(list()).find("step-000000020  damaged"), std::string::npos);
-  const Json json = list_json(list());
+  const Json json = list_json(list()).at("checkpoints");
   ASSERT_EQ(json.size(), 2U);
   EXPECT_EQ(json[0].at("step"), 20);
   EXPECT_TRUE(json[0].contains("problem"));
