@@ -29,6 +29,10 @@ void check_absent(const fs::path& target) {
 
 }  // namespace
 
+fs::path without_slash(const fs::path& directory) {
+  return directory.has_filename() ? directory : directory.parent_path();
+}
+
 Fd claim_temporary(const fs::path& temporary, const fs::path& target) {
   check_absent(target);
   make_directories(temporary);
@@ -81,8 +85,7 @@ void check_all(const std::filesystem::path& where, std::span<const SafetensorsSo
 
 void write_whole_directory(const fs::path& directory, comm::Communicator& world,
                            const std::function<void(const fs::path&)>& write) {
-  const fs::path target =
-      directory.has_filename() ? directory : directory.parent_path();  // "out/" is out
+  const fs::path target = without_slash(directory);
   const fs::path temporary =
       target.parent_path() / formatted(".tmp-{}", target.filename().string());
   std::optional<Fd> claim;  // rank 0 holds it for all ranks

@@ -10,6 +10,9 @@
 
 namespace trireme::checkpoint {
 
+/// Returns the path without a slash at its end: "out/" is out.
+std::filesystem::path without_slash(const std::filesystem::path& directory);
+
 /// Creates and locks an empty directory for this process; removes the files that a killed export
 /// left. Throws Error(usage) if `target` exists or another process exports to it.
 Fd claim_temporary(const std::filesystem::path& temporary, const std::filesystem::path& target);

@@ -90,8 +90,8 @@ void put_chat_template(const Checkpoint& checkpoint, std::map<std::string, std::
   config->second = json.dump(2) + "\n";
 }
 
-/// Adds the end of a turn to the tokens that end a text, if a chat template was trained. Returns true
-/// if it is not one of them.
+/// Adds the end of a turn to the tokens that end a text, if a chat template was trained. Returns
+/// true if it was not one of them.
 bool add_turn_end(const Checkpoint& checkpoint, const std::map<std::string, std::string>& files,
                   SpecialTokenIds& ids) {
   const auto end =

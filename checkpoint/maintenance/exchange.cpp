@@ -90,12 +90,12 @@ fs::path import_adapters(const ImportCommand& options) {
                          {.run_id = adapters.run_id});
 }
 
-/// A directory beside the output that only this process uses. The destructor deletes it.
+/// A directory that only this process uses. The destructor deletes it.
 class TemporaryDirectory {
  public:
   /// Throws Error(usage) if `output` exists or another process exports to it.
-  explicit TemporaryDirectory(const fs::path& output)
-      : path_(fs::path(output).concat(".model.tmp")), lock_(claim_temporary(path_, output)) {}
+  TemporaryDirectory(const fs::path& path, const fs::path& output)
+      : path_(path), lock_(claim_temporary(path, output)) {}
 
   TemporaryDirectory(const TemporaryDirectory&) = delete;
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
@@ -118,10 +118,10 @@ class TemporaryModel {
   /// Collective. Throws Error(usage) if `output` exists or another process exports to it.
   TemporaryModel(const fs::path& place, const fs::path& output, comm::Communicator& world,
                  bool allow_older) {
-    const fs::path target = output.has_filename() ? output : output.parent_path();  // "out/" is out
-    comm::on_first_rank(world, [&] { directory_.emplace(target); });
-    model_ = open_whole_model(place, fs::path(target).concat(".model.tmp") / "model", world,
-                              allow_older);
+    const fs::path target = without_slash(output);
+    const fs::path path = fs::path(target).concat(".model.tmp");
+    comm::on_first_rank(world, [&] { directory_.emplace(path, target); });
+    model_ = open_whole_model(place, path / "model", world, allow_older);
   }
 
   [[nodiscard]] const Checkpoint& checkpoint() const { return model_->checkpoint; }

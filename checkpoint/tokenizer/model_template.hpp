@@ -32,8 +32,8 @@ bool is_custom_template(std::string_view name);
 std::string template_of(const std::map<std::string, std::string>& values);
 
 /// Returns the name "custom-HASH" of the Jinja text of an imported model, also if it is recognized
-/// as a named template; "" if it is unknown, or if the model was trained with another template since. A set
-/// packed with `--template tokenizer` has this name.
+/// as a named template; "" if it is unknown, or if the model was trained with another template
+/// since. A set packed with `--template tokenizer` has this name.
 std::string jinja_name_of(const std::map<std::string, std::string>& values);
 
 /// Sets the values of a model that was imported with these files, or that gets their template.
