@@ -338,11 +338,8 @@ double ModelConfig::flops_per_token(std::int64_t seq_len, const TrainedParts& tr
                                    (learned_positions() ? max_seq_len * hidden_size : 0) +
                                    num_value_embeddings() * value_table_size();
   const auto matmul_weights = static_cast<double>(num_active_parameters() - lookup_only);
-  const double of_weights =
-      trained.adapter_weights < 0
-          ? 6.0 * matmul_weights
-          : 4.0 * matmul_weights + 6.0 * static_cast<double>(trained.adapter_weights);
-  return of_weights +
+  const double of_each = trained.adapter_weights > 0 ? 4.0 : 6.0;
+  return of_each * matmul_weights + 6.0 * static_cast<double>(trained.adapter_weights) +
          12.0 * static_cast<double>(num_heads * head_dim * keys_of_last_query(seq_len));
 }
 

@@ -17,8 +17,8 @@ namespace trireme::model {
 
 /// The parts of a model that a run computes and trains.
 struct TrainedParts {
-  bool has_vocabulary = true;         // false: a reward head replaces the output matrix
-  std::int64_t adapter_weights = -1;  // weights of all adapters; -1: no adapters, no frozen weights
+  bool has_vocabulary = true;        // false: a reward head replaces the output matrix
+  std::int64_t adapter_weights = 0;  // weights of all adapters; 0: all weights are trained
 };
 
 /// The shape of a transformer. Covers MiniMind V3 (Qwen3: QK norm, GQA, gated MLP, RoPE, RMSNorm,

@@ -113,7 +113,7 @@ std::int64_t num_lora_parameters(const LoraConfig& config, const ModelConfig& mo
 TrainedParts trained_parts(const LoraConfig& config, const ModelConfig& model,
                            bool has_reward_head) {
   return {.has_vocabulary = !has_reward_head,
-          .adapter_weights = config.on() ? num_lora_parameters(config, model) : -1};
+          .adapter_weights = num_lora_parameters(config, model)};
 }
 
 }  // namespace trireme::model
