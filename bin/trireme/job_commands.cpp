@@ -18,6 +18,7 @@
 #include "core/timer.hpp"
 #include "job/event_log.hpp"
 #include "job/finish/finish.hpp"
+#include "job/watch/run_list.hpp"
 #include "job/watch/run_view.hpp"
 #include "job/watch/stacks.hpp"
 #include "scheduler/scheduler.hpp"
@@ -49,6 +50,7 @@ scheduler::SchedulerQuery cached_query() {
 /// The options of all `job` commands.
 struct JobSettings {
   std::string run;
+  std::vector<std::string> places{"runs"};
   std::int64_t srun_code = 0;
   std::string job_says;
   std::string lost_nodes;
@@ -96,6 +98,18 @@ int watch(const JobSettings& settings) {
     if (settings.once || view.has_ended()) return kExitDone;
     std::this_thread::sleep_for(kLookAgain);
   }
+}
+
+int list(const JobSettings& settings) {
+  const std::vector<job::ListedRun> runs =
+      job::list_runs(settings.places, unix_time_s(), cached_query());
+  if (settings.json)
+    print(job::to_json_text(runs) + "\n");
+  else if (runs.empty())
+    print("no runs\n");
+  else
+    print(job::to_table(runs));
+  return kExitDone;
 }
 
 int stacks(const JobSettings& settings) {
@@ -160,6 +174,13 @@ void add_job_commands(config::CommandLine& line) {
       .flag("--json", settings->json, "print JSON Lines instead of text")
       .example("trireme job watch runs/first --once --json")
       .run([settings] { return watch(*settings); });
+  line.command("job list", "show state, step and loss of all runs below directories")
+      .positional("DIR", &settings->places,
+                  "directories with runs, searched three levels deep; default: runs",
+                  config::Need::optional)
+      .flag("--json", settings->json, "print one JSON object instead of a table")
+      .example("trireme job list runs")
+      .run([settings] { return list(*settings); });
   line.command("job stacks",
                "write the stack traces of all threads of all ranks, also if they hang")
       .positional("RUN", &settings->run, "run directory")

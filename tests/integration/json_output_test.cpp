@@ -113,6 +113,7 @@ TEST_F(JsonOutput, TriremePrintsOneDocumentOrJsonLines) {
         {.arguments = {"--checkpoint", model, "--prompts", path("prompts.jsonl").string(),
                        "--max-tokens", "2", "--device", "cpu"},
          .lines = 2}},
+       {"job list", {.arguments = {model}}},
        {"job watch", {.arguments = {model, "--once"}}},
        {"kernels", {.arguments = {"--arch", "sm_80"}}},
        {"plan", {.arguments = with_shape({"--gpu", "cpu", "--top", "2"})}},

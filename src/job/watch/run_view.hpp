@@ -10,10 +10,11 @@
 
 namespace trireme::job {
 
-/// The scheduler's facts about two jobs of a run: the job of the newest attempt, and the newest
-/// submitted job.
+/// The state of a run directory with checkpoints and without an event log.
 inline constexpr const char* kNoEventsState = "no events";
 
+/// The scheduler's facts about two jobs of a run: the job of the newest attempt, and the newest
+/// submitted job.
 struct RunJobs {
   bool is_active = false;      // a job has nodes, and its attempt runs or will begin soon
   bool is_closing = false;     // the newest attempt has a decision, but its job still has its nodes

@@ -113,6 +113,8 @@ void add_expert_reasons(const parallel::ParallelConfig& config, const LayoutFact
   if (!moe.on()) {
     if (config.ep > 1)
       add(reasons, "parallel.ep", config.ep, "must be 1 with model.num_experts = 0");
+    if (config.etp > 1)
+      add(reasons, "parallel.etp", config.etp, "must be 0 or 1 with model.num_experts = 0");
     return;
   }
   const std::int64_t etp = parallel::expert_tensor_ranks(config);

@@ -55,6 +55,7 @@ class Rl final : public Task {
   }
 
   void choose_defaults(config::ConfigSet& keys) override {
+    warn_about_ppo_keys(keys);
     if (!config_.reward_model.empty()) return;
     RlConfig own;
     own.rewards = kRewardsWithoutModel;
@@ -147,6 +148,19 @@ class Rl final : public Task {
   }
 
  private:
+  /// Warns about keys of PPO on the command line of a run with another objective. A file may have
+  /// them, because the resolved configuration of a run contains all keys.
+  void warn_about_ppo_keys(config::ConfigSet& keys) const {
+    if (config_.has_critic()) return;
+    for (const std::string& name : keys.names("ppo")) {
+      const std::string key = cat("ppo.", name);
+      if (!keys.origin(key).starts_with("--")) continue;
+      keys.warn(
+          formatted("{} = {} has no effect: only rl.objective = ppo uses it, and this run has {}",
+                    key, keys.value(key), config_.loss.objective));
+    }
+  }
+
   /// Returns the number of ids of the tokenizer. Later rows of the embedding are padding.
   static std::int64_t num_ids_of(std::span<const data::SampleSet* const> sets,
                                  const RunConfig& config) {

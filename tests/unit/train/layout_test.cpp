@@ -148,6 +148,9 @@ TEST(Layout, GridsOfExpertsThatCannotBeAreRefused) {
   EXPECT_EQ(refusal({.tp = 2, .num_experts = 8, .ep = 8, .etp = 1}), "");
   expect_refused({.ep = 2},
                  {"parallel.ep = 2, must be 1 with model.num_experts = 0", "--parallel.ep 1"});
+  expect_refused(
+      {.tp = 2, .etp = 2},
+      {"parallel.etp = 2, must be 0 or 1 with model.num_experts = 0", "--parallel.etp 0"});
   expect_refused({.num_experts = 12, .ep = 8},
                  {"must divide model.num_experts = 12", "--parallel.ep 4"});
   expect_refused({.tp = 2, .num_experts = 8, .ep = 8},

@@ -92,6 +92,24 @@ TEST(RlKeys, EachKeyOfPpoHasLimits) {
     EXPECT_NE(problems_of({{key, value}}).find(cat(key, " = ")), std::string::npos) << key;
 }
 
+TEST(RlKeys, AKeyOfPpoWithAnotherObjectiveGivesAWarning) {
+  for (const auto& [objective, expected] :
+       std::vector<std::pair<const char*, std::vector<std::string>>>{
+           {"ppo", {}},
+           {"grpo",
+            {"ppo.gamma = 0.9 has no effect: only rl.objective = ppo uses it, and this run has "
+             "grpo"}}}) {
+    const std::unique_ptr<Task> task = make_rl_task();
+    RunConfig config;
+    const std::unique_ptr<config::ConfigSet> keys = make_run_keys(config, task->section());
+    keys->set("rl.objective", objective, "--rl.objective");
+    keys->set("ppo.gamma", "0.9", "--ppo.gamma");
+    keys->set("ppo.lam", "0.9", "run.toml:3");
+    task->choose_defaults(*keys);
+    EXPECT_EQ(keys->warnings(), expected) << objective;
+  }
+}
+
 TEST(RlKeys, GraphsOfDecodingStepsHaveTheValuesOfOtherCommands) {
   for (const char* mode : {"auto", "true", "false"})
     EXPECT_EQ(problems_of({{"rl.cuda_graph", mode}}), "") << mode;
