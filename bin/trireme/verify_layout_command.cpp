@@ -105,19 +105,26 @@ void print_comparison(const VerifyLayoutSettings& settings,
                      {"norm_rel", comparison.norm_rel},
                      {"weight_rel", comparison.weight_rel},
                      {"moment_rel", comparison.moment_rel},
+                     {"num_excluded", comparison.num_excluded},
                      {"bound", comparison.bound},
                      {"equal", comparison.equal()}}));
     return;
   }
+  const std::string excluded =
+      comparison.num_excluded == 0
+          ? ""
+          : formatted(
+                "  {} weights are not compared, because their gradients are only rounding errors\n",
+                comparison.num_excluded);
   print(formatted(
       "{} ranks ({}), {}, fp64, {} optimizer steps of a small model of this shape, "
       "compared with one process\n"
-      "  loss {}, gradients {} (worst: {}), norm {}, weights {}, optimizer state {}; bound {}\n{}\n",
+      "  loss {}, gradients {} (worst: {}), norm {}, weights {}, optimizer state {}; bound {}\n{}{}\n",
       ranks, backend, text_of(settings.config.parallel), settings.steps,
       number_text(comparison.loss_rel), number_text(comparison.grad_rel),
       comparison.grad_worst.empty() ? "none" : comparison.grad_worst,
       number_text(comparison.norm_rel), number_text(comparison.weight_rel),
-      number_text(comparison.moment_rel), number_text(comparison.bound),
+      number_text(comparison.moment_rel), number_text(comparison.bound), excluded,
       comparison.equal() ? "equal" : "NOT EQUAL"));
 }
 
