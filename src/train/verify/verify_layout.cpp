@@ -123,7 +123,9 @@ LayoutComparison compare_trials(const TrialTrace& trace, const TrialTrace& expec
 namespace {
 
 /// Makes the options of the model fit its small sizes. The scalings that depend on the number of
-/// frequencies or on the longest text do not change how a layout computes.
+/// frequencies or on the longest text do not change how a layout computes. Zero projections would
+/// make the gradients of residual scalars so small that rounding errors are a large share of them:
+/// the final norm removes the scale of a residual stream to which no layer adds anything.
 void fit_options(model::ModelConfig& small) {
   const auto fitting = [&](const std::string& text) {
     std::vector<std::int64_t> layers = model::parse_layers(text);
@@ -137,6 +139,7 @@ void fit_options(model::ModelConfig& small) {
   small.sliding_window = std::min(small.sliding_window, small.max_seq_len / 4);
   if (!small.window_pattern.empty()) small.short_window = small.max_seq_len / 4;
   if (small.rotary_dim > 0) small.rotary_dim = 2;
+  small.zero_projections = false;
   if (small.rope_scaling.starts_with("longrope") || small.rope_scaling.starts_with("dynamic"))
     small.rope_scaling.clear();
 }

@@ -59,20 +59,25 @@ TEST(VerifyLayout, NormsOfLayersAreComparedUnlessRoundingErrorsMovedWeights) {
   EXPECT_TRUE(compare_trials(other, trace_of(1e-17)).equal());
 }
 
-TEST(VerifyLayout, ModelsWithKeyBiasesWithoutRopeAreEqualWithEveryOptimizer) {
+TEST(VerifyLayout, PresetsAreEqualWithEveryOptimizer) {
   RunConfig config;
-  config.model = model::model_preset("gpt2-124m");
-  config.parallel.tp = 2;
-  for (const char* optimizer : {"adamw", "lion", "muon", "sgd"}) {
-    config.optim = optim::optimizer_defaults(optimizer);
-    comm::run_ranks(2, [&](comm::Communicator& world) {
-      at::set_num_threads(1);
-      const LayoutComparison comparison = verify_layout(world, config, 3, at::kCPU);
-      if (world.rank() != 0) return;
-      EXPECT_TRUE(comparison.equal())
-          << optimizer << ": weights " << comparison.weight_rel << ", norm " << comparison.norm_rel;
-      EXPECT_GT(comparison.num_excluded, 0) << optimizer;
-    });
+  config.parallel.zero = 3;
+  for (const char* preset : {"gpt2-124m", "nanochat", "nanogpt-11"}) {
+    config.model = model::model_preset(preset);
+    const bool has_key_bias_without_rope = config.model.qkv_bias;
+    for (const char* optimizer : {"adamw", "lion", "muon", "normuon", "sgd"}) {
+      config.optim = optim::optimizer_defaults(optimizer);
+      comm::run_ranks(2, [&](comm::Communicator& world) {
+        at::set_num_threads(1);
+        const LayoutComparison comparison = verify_layout(world, config, 3, at::kCPU);
+        if (world.rank() != 0) return;
+        EXPECT_TRUE(comparison.equal())
+            << preset << ", " << optimizer << ": weights " << comparison.weight_rel << ", norm "
+            << comparison.norm_rel << ", gradients " << comparison.grad_rel;
+        EXPECT_EQ(comparison.num_excluded > 0, has_key_bias_without_rope)
+            << preset << ", " << optimizer;
+      });
+    }
   }
 }
 
