@@ -49,9 +49,4 @@ class JsonRules {
   Made value_, object_, array_;
 };
 
-/// Returns the integers in [least, most]. A missing limit means at most 18 digits. Throws
-/// Error(usage) if the range is empty.
-GrammarSequence integers_between(ByteGrammar& grammar, std::optional<std::int64_t> least,
-                                 std::optional<std::int64_t> most);
-
 }  // namespace trireme::serve

@@ -7,21 +7,21 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "serve/grammar/number_ranges.hpp"
+#include "serve/grammar/pattern_rules.hpp"
 #include "serve/grammar/schema_values.hpp"
 
 namespace trireme::serve {
 namespace {
 
 /// Assertions of JSON Schema that this compiler does not support.
-constexpr std::array<std::string_view, 23> kRefused{"$dynamicRef",
+constexpr std::array<std::string_view, 20> kRefused{"$dynamicRef",
                                                     "$recursiveRef",
                                                     "contains",
                                                     "dependencies",
                                                     "dependentRequired",
                                                     "dependentSchemas",
                                                     "else",
-                                                    "exclusiveMaximum",
-                                                    "exclusiveMinimum",
                                                     "if",
                                                     "maxContains",
                                                     "maxProperties",
@@ -29,7 +29,6 @@ constexpr std::array<std::string_view, 23> kRefused{"$dynamicRef",
                                                     "minProperties",
                                                     "multipleOf",
                                                     "not",
-                                                    "pattern",
                                                     "patternProperties",
                                                     "propertyNames",
                                                     "then",
@@ -38,30 +37,72 @@ constexpr std::array<std::string_view, 23> kRefused{"$dynamicRef",
                                                     "uniqueItems"};
 /// Supported keywords and keywords that do not restrict the value. OpenAPI's discriminator only
 /// names the property that selects an alternative.
-constexpr std::array<std::string_view, 36> kKnown{
-    "$anchor",       "$comment",    "$defs",      "$dynamicAnchor",
-    "$id",           "$ref",        "$schema",    "$vocabulary",
-    "allOf",         "anyOf",       "const",      "additionalProperties",
-    "default",       "definitions", "deprecated", "description",
-    "discriminator", "enum",        "example",    "examples",
-    "items",         "maxItems",    "maxLength",  "maximum",
-    "minItems",      "minLength",   "minimum",    "nullable",
-    "oneOf",         "prefixItems", "properties", "readOnly",
-    "required",      "title",       "type",       "writeOnly"};
-/// Keywords of kRefused that have no effect if their value is `false`. (For the two exclusive
-/// limits, `false` occurs only in draft 4.)
-constexpr std::array kFalseIsNothing{"exclusiveMaximum", "exclusiveMinimum", "uniqueItems"};
+constexpr std::array<std::string_view, 40> kKnown{"$anchor",
+                                                  "$comment",
+                                                  "$defs",
+                                                  "$dynamicAnchor",
+                                                  "$id",
+                                                  "$ref",
+                                                  "$schema",
+                                                  "$vocabulary",
+                                                  "allOf",
+                                                  "anyOf",
+                                                  "const",
+                                                  "additionalProperties",
+                                                  "default",
+                                                  "definitions",
+                                                  "deprecated",
+                                                  "description",
+                                                  "discriminator",
+                                                  "enum",
+                                                  "example",
+                                                  "examples",
+                                                  "exclusiveMaximum",
+                                                  "exclusiveMinimum",
+                                                  "format",
+                                                  "items",
+                                                  "maxItems",
+                                                  "maxLength",
+                                                  "maximum",
+                                                  "minItems",
+                                                  "minLength",
+                                                  "minimum",
+                                                  "nullable",
+                                                  "oneOf",
+                                                  "pattern",
+                                                  "prefixItems",
+                                                  "properties",
+                                                  "readOnly",
+                                                  "required",
+                                                  "title",
+                                                  "type",
+                                                  "writeOnly"};
+/// A keyword of kRefused that has no effect if its value is `false`.
+constexpr const char* kFalseIsNothing = "uniqueItems";
 
 /// Keywords that are not supported together with one of kWholeSchemas.
-constexpr std::array kAssertions{"$ref",        "additionalProperties",
-                                 "allOf",       "anyOf",
-                                 "const",       "enum",
-                                 "items",       "maxItems",
-                                 "maxLength",   "maximum",
-                                 "minItems",    "minLength",
-                                 "minimum",     "oneOf",
-                                 "prefixItems", "properties",
-                                 "required",    "type"};
+constexpr std::array kAssertions{"$ref",
+                                 "additionalProperties",
+                                 "allOf",
+                                 "anyOf",
+                                 "const",
+                                 "enum",
+                                 "exclusiveMaximum",
+                                 "exclusiveMinimum",
+                                 "format",
+                                 "items",
+                                 "maxItems",
+                                 "maxLength",
+                                 "maximum",
+                                 "minItems",
+                                 "minLength",
+                                 "minimum",
+                                 "oneOf",
+                                 "pattern",
+                                 "prefixItems",
+                                 "properties",
+                                 "required",
+                                 "type"};
 
 template <class Keys>
 bool is_one_of(const Keys& keys, std::string_view key) {
@@ -71,7 +112,7 @@ bool is_one_of(const Keys& keys, std::string_view key) {
 /// Keywords that begin with "x-" are extensions of OpenAPI and do not restrict the value.
 void refuse_what_has_no_form(const Json& schema, const std::string& path, OtherKeywords others) {
   for (const auto& [key, value] : schema.items()) {
-    const bool is_nothing = value == false && is_one_of(kFalseIsNothing, key);
+    const bool is_nothing = value == false && key == kFalseIsNothing;
     const bool is_refused =
         is_one_of(kRefused, key) ||
         (others == OtherKeywords::refuse && !is_one_of(kKnown, key) && !key.starts_with("x-"));
@@ -196,8 +237,10 @@ GrammarSequence SchemaRules::of_types(const Json& schema, const std::string& pat
       return of_type("object", schema, path);
     if (has({"items", "prefixItems", "minItems", "maxItems"}))
       return of_type("array", schema, path);
-    if (has({"minLength", "maxLength"})) return of_type("string", schema, path);
-    if (has({"minimum", "maximum"})) return of_type("number", schema, path);
+    if (has({"minLength", "maxLength", "pattern", "format"}))
+      return of_type("string", schema, path);
+    if (has({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}))
+      return of_type("number", schema, path);
     return json_.value();
   }
   if (types.size() == 1) return of_type(types.front(), schema, path);
@@ -219,9 +262,29 @@ GrammarSequence SchemaRules::of_type(const std::string& type, const Json& schema
                                   "null",
                                   type)};
   }
+  return of_string(schema, path);
+}
+
+GrammarSequence SchemaRules::of_string(const Json& schema, const std::string& path) {
   const Counts counts = counts_of(schema, "minLength", "maxLength", path);
-  if (counts.least == 0 && counts.most < 0) return json_.text();
-  return json_.text_of_length(counts.least, counts.most);
+  const bool has_length = counts.least > 0 || counts.most >= 0;
+  const Json* pattern = member(schema, "pattern");
+  const Json* format = member(schema, "format");
+  // A known format is an assertion. With OtherKeywords::pass, an unknown one is ignored.
+  if (format != nullptr && others_ == OtherKeywords::pass &&
+      !(format->is_string() && is_format(format->get_ref<const std::string&>())))
+    format = nullptr;
+  if (int{has_length} + int{pattern != nullptr} + int{format != nullptr} > 1)
+    throw SchemaProblem{below(path, pattern != nullptr ? "pattern" : "format"),
+                        "together with other keywords of strings is not supported"};
+  for (const auto& [key, value] : {std::pair{"pattern", pattern}, {"format", format}}) {
+    if (value == nullptr) continue;
+    if (!value->is_string()) throw SchemaProblem{below(path, key), "must be a string"};
+    const auto& text = value->get_ref<const std::string&>();
+    return value == pattern ? strings_matching(grammar_, json_, text, below(path, key))
+                            : strings_of_format(grammar_, json_, text, below(path, key));
+  }
+  return has_length ? json_.text_of_length(counts.least, counts.most) : json_.text();
 }
 
 GrammarSequence SchemaRules::of_object(const Json& schema, const std::string& path) {
@@ -311,29 +374,17 @@ GrammarSequence SchemaRules::of_array(const Json& schema, const std::string& pat
 
 GrammarSequence SchemaRules::of_number(const std::string& type, const Json& schema,
                                        const std::string& path) {
-  const Json* least = member(schema, "minimum");
-  const Json* most = member(schema, "maximum");
-  const auto limit_of = [&](const Json* value, const char* key) -> std::optional<std::int64_t> {
-    if (value == nullptr) return std::nullopt;
-    const bool fits =
-        value->is_number_integer() &&
-        (!value->is_number_unsigned() || value->get<std::uint64_t>() <= std::uint64_t{INT64_MAX});
-    if (!fits) throw SchemaProblem{below(path, key), "must be a 64-bit integer"};
-    return value->get<std::int64_t>();
-  };
   if (type == "integer") {
-    if (least == nullptr && most == nullptr) return json_.integer();
-    const auto low = limit_of(least, "minimum");
-    const auto high = limit_of(most, "maximum");
-    if (low && high && *low > *high)
-      throw SchemaProblem{below(path, "maximum"), "must not be less than minimum"};
-    return integers_between(grammar_, low, high);
+    const IntegerLimits limits = integer_limits_of(schema, path);
+    if (!limits.least && !limits.most) return json_.integer();
+    return integers_between(grammar_, limits.least, limits.most);
   }
-  if (most != nullptr)
-    throw SchemaProblem{below(path, "maximum"), "is not supported for type number"};
-  if (least == nullptr) return json_.number();
-  if (*least != 0) throw SchemaProblem{below(path, "minimum"), "must be 0 for type number"};
-  return json_.number_of_zero_or_more();
+  const NumberLimits limits = number_limits_of(schema, path);
+  if (!limits.least && !limits.most) return json_.number();
+  const bool is_zero_or_more =
+      limits.least && !limits.most && limits.least->value == 0 && !limits.least->is_exclusive;
+  return is_zero_or_more ? json_.number_of_zero_or_more()
+                         : numbers_between(grammar_, limits.least, limits.most);
 }
 
 }  // namespace trireme::serve

@@ -12,7 +12,8 @@
 namespace trireme::serve {
 
 /// Defines what happens with keywords that have no grammar but are not assertions of draft 2020-12
-/// either: format and the content keywords, which a validator need not check, and unknown keywords.
+/// either: unknown formats and the content keywords, which a validator need not check, and unknown
+/// keywords.
 /// `refuse` throws SchemaProblem, `pass` ignores the keyword.
 enum class OtherKeywords { refuse, pass };
 
@@ -23,7 +24,9 @@ enum class OtherKeywords { refuse, pass };
 /// - type, properties, required, additionalProperties. Members must be in the order of
 ///   `properties`. Members that `properties` does not list are allowed only if they are required.
 /// - items, prefixItems, minItems, maxItems, minLength, maxLength
-/// - minimum and maximum for integers; only minimum 0 for numbers
+/// - minimum, maximum, exclusiveMinimum and exclusiveMaximum. Numbers with limits have no exponents
+/// - pattern (see strings_matching) and format (see strings_of_format), without minLength, maxLength
+///   and each other
 /// - enum and const. Values that do not match the other keywords of the schema are left out
 /// - anyOf, oneOf (treated like anyOf), allOf with one schema, $ref to a part of the same schema
 /// Annotations (title, description, default, ...) are ignored. Other keywords are refused.
@@ -42,6 +45,7 @@ class SchemaRules {
   [[nodiscard]] GrammarSequence of_types(const Json& schema, const std::string& path);
   [[nodiscard]] GrammarSequence of_type(const std::string& type, const Json& schema,
                                         const std::string& path);
+  [[nodiscard]] GrammarSequence of_string(const Json& schema, const std::string& path);
   [[nodiscard]] GrammarSequence of_object(const Json& schema, const std::string& path);
   [[nodiscard]] GrammarSequence of_members(const Json& properties, const Json& schema,
                                            const std::string& path);

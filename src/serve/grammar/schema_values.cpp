@@ -12,27 +12,47 @@ namespace trireme::serve {
 namespace {
 
 /// Keywords that describe parts of a value. They are not supported together with const or enum.
-constexpr std::array kOfParts{"additionalProperties", "items",      "maxItems", "minItems",
-                              "prefixItems",          "properties", "required"};
+constexpr std::array kOfParts{
+    "additionalProperties", "items",      "maxItems", "minItems", "pattern",
+    "prefixItems",          "properties", "required"};
 
 /// The keywords that select among the values of const and enum.
 struct ValueLimits {
   std::vector<std::string> types;  // empty: all types
   std::optional<std::int64_t> min_length;
   std::optional<std::int64_t> max_length;
-  const Json* minimum = nullptr;
-  const Json* maximum = nullptr;
+  NumberLimits numbers;
 };
 
 ValueLimits limits_of(const Json& schema, const std::string& path) {
-  const auto number = [&](const char* key) {
-    const Json* given = member(schema, key);
-    if (given != nullptr && !given->is_number())
-      throw SchemaProblem{below(path, key), "must be a number"};
-    return given;
-  };
   return {types_of(schema, path), count_of(schema, "minLength", path),
-          count_of(schema, "maxLength", path), number("minimum"), number("maximum")};
+          count_of(schema, "maxLength", path), number_limits_of(schema, path)};
+}
+
+/// Returns a limit of numbers; null if there is none. (In draft 4, exclusiveMinimum and
+/// exclusiveMaximum are Booleans.)
+const Json* limit_in(const Json& schema, const char* key, const std::string& path) {
+  const Json* given = member(schema, key);
+  if (given == nullptr || *given == false) return nullptr;
+  if (!given->is_number()) throw SchemaProblem{below(path, key), "must be a number"};
+  return given;
+}
+
+constexpr double kInt64Limit = 9.2e18;
+
+/// Returns the nearest integer inside a limit.
+std::int64_t integer_in(const Json& value, bool is_least, bool is_exclusive,
+                        const std::string& path) {
+  const bool fits = value.is_number_unsigned()
+                        ? value.get<std::uint64_t>() < std::uint64_t{INT64_MAX}
+                    : value.is_number_integer() ? value.get<std::int64_t>() > INT64_MIN
+                                                : std::abs(value.get<double>()) < kInt64Limit;
+  if (!fits) throw SchemaProblem{path, "must be a 64-bit integer"};
+  const std::int64_t inward = is_least ? 1 : -1;
+  if (value.is_number_integer()) return value.get<std::int64_t>() + (is_exclusive ? inward : 0);
+  const auto number = value.get<double>();
+  const auto inside = static_cast<std::int64_t>(is_least ? std::ceil(number) : std::floor(number));
+  return inside + (is_exclusive && static_cast<double>(inside) == number ? inward : 0);
 }
 
 bool is_of_type(const Json& value, const std::string& type) {
@@ -54,8 +74,10 @@ bool fits(const Json& value, const ValueLimits& limits) {
            (!limits.max_length || length <= *limits.max_length);
   }
   if (!value.is_number()) return true;
-  return (limits.minimum == nullptr || value >= *limits.minimum) &&
-         (limits.maximum == nullptr || value <= *limits.maximum);
+  const auto number = value.get<double>();
+  const auto& [least, most] = limits.numbers;
+  return (!least || number > least->value || (number == least->value && !least->is_exclusive)) &&
+         (!most || number < most->value || (number == most->value && !most->is_exclusive));
 }
 
 }  // namespace
@@ -85,6 +107,47 @@ std::optional<std::int64_t> count_of(const Json& schema, const char* key, const 
   if (!value->is_number_unsigned() || value->get<std::uint64_t>() > kMostCount)
     throw SchemaProblem{below(path, key), formatted("must be an integer in [0, {}]", kMostCount)};
   return value->get<std::int64_t>();
+}
+
+NumberLimits number_limits_of(const Json& schema, const std::string& path) {
+  NumberLimits limits;
+  for (const auto& [key, is_exclusive] :
+       {std::pair{"minimum", false}, {"exclusiveMinimum", true}}) {
+    const Json* limit = limit_in(schema, key, path);
+    if (limit == nullptr) continue;
+    const auto value = limit->get<double>();
+    if (!limits.least || value >= limits.least->value)
+      limits.least = NumberLimit{value, is_exclusive};
+  }
+  for (const auto& [key, is_exclusive] :
+       {std::pair{"maximum", false}, {"exclusiveMaximum", true}}) {
+    const Json* limit = limit_in(schema, key, path);
+    if (limit == nullptr) continue;
+    const auto value = limit->get<double>();
+    if (!limits.most || value <= limits.most->value) limits.most = NumberLimit{value, is_exclusive};
+  }
+  return limits;
+}
+
+IntegerLimits integer_limits_of(const Json& schema, const std::string& path) {
+  IntegerLimits limits;
+  for (const auto& [key, is_exclusive] :
+       {std::pair{"minimum", false}, {"exclusiveMinimum", true}}) {
+    if (const Json* limit = limit_in(schema, key, path)) {
+      const std::int64_t value = integer_in(*limit, true, is_exclusive, below(path, key));
+      limits.least = std::max(limits.least.value_or(value), value);
+    }
+  }
+  for (const auto& [key, is_exclusive] :
+       {std::pair{"maximum", false}, {"exclusiveMaximum", true}}) {
+    if (const Json* limit = limit_in(schema, key, path)) {
+      const std::int64_t value = integer_in(*limit, false, is_exclusive, below(path, key));
+      limits.most = std::min(limits.most.value_or(value), value);
+      if (limits.least && *limits.least > *limits.most)
+        throw SchemaProblem{below(path, key), "must not be less than the lower limit"};
+    }
+  }
+  return limits;
 }
 
 std::vector<std::string> types_of(const Json& schema, const std::string& path) {

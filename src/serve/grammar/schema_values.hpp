@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/files/json.hpp"
+#include "serve/grammar/number_ranges.hpp"
 
 namespace trireme::serve {
 
@@ -31,6 +32,23 @@ std::optional<std::int64_t> count_of(const Json& schema, const char* key, const 
 /// Returns the names in `type`, without a check of the names; empty if the schema has no type.
 /// Throws SchemaProblem if `type` is not a string or a short list of strings.
 std::vector<std::string> types_of(const Json& schema, const std::string& path);
+
+/// Limits of numbers; nothing: no limit.
+struct NumberLimits {
+  std::optional<NumberLimit> least;
+  std::optional<NumberLimit> most;
+};
+
+struct IntegerLimits {
+  std::optional<std::int64_t> least;
+  std::optional<std::int64_t> most;
+};
+
+/// Return the limits that minimum, maximum, exclusiveMinimum and exclusiveMaximum set together.
+/// Throw SchemaProblem if a limit is not a number. integer_limits_of() also throws if a limit has
+/// more than 64 bits or if there is no integer between the limits.
+NumberLimits number_limits_of(const Json& schema, const std::string& path);
+IntegerLimits integer_limits_of(const Json& schema, const std::string& path);
 
 /// Returns the values of const or enum that also match the type, lengths and limits of the schema.
 /// Throws SchemaProblem if no value matches, or if the schema has other keywords.

@@ -5,6 +5,7 @@
 
 #include "serve/grammar/answer_grammar.hpp"
 #include "serve/grammar/json_rules.hpp"
+#include "serve/grammar/number_ranges.hpp"
 #include "unit/core/scratch.hpp"
 #include "unit/text/text_samples.hpp"
 
@@ -299,7 +300,7 @@ TEST_F(MaskTest, CallsAreWrittenWithTheirMarkers) {
 
 TEST_F(MaskTest, OnlyAStrictToolMustHaveASchemaWithAGrammar) {
   const std::string dated = R"({"type": "object", "properties": {"on": {"type": "string",
-                                "format": "date"}}, "required": ["on"]})";
+                                "format": "iri"}}, "required": ["on"]})";
   const auto problem = [](const CallableTool& tool) -> std::string {
     try {
       (void)tool_call_grammar({{"now", "", true}, tool}, false);
@@ -308,7 +309,8 @@ TEST_F(MaskTest, OnlyAStrictToolMustHaveASchemaWithAGrammar) {
     }
     return "none";
   };
-  EXPECT_EQ(problem({"add", dated, true}), "add properties.on.format: format is not supported");
+  EXPECT_EQ(problem({"add", dated, true}), "add properties.on.format: 'iri' is not supported; it must be date, time, date-time, "
+            "duration, email, hostname, ipv4, ipv6, uri, uuid");
   EXPECT_EQ(problem({"add", R"({"type": "string"})", true}), "add : must allow objects only");
   EXPECT_EQ(problem({"add", dated, false}), "none");
   // The rest of the schema still applies.

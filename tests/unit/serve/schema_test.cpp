@@ -35,6 +35,34 @@ TEST(SchemaRules, WritesWhatTheSchemaDescribes) {
       {R"({"type": "number"})", {"0", "-1.25", "3e8"}, {".5", "01", "NaN"}},
       {R"({"type": "number", "minimum": 0})", {"0.5"}, {"-1"}},
       {R"({"type": "integer", "minimum": 3, "maximum": 21})", {"3", "9", "10", "21"}, {"2", "22"}},
+      {R"({"type": "integer", "exclusiveMinimum": 3, "exclusiveMaximum": 6})",
+       {"4", "5"},
+       {"3", "6"}},
+      {R"({"type": "integer", "minimum": 2.5, "exclusiveMaximum": 4.0})", {"3"}, {"2", "4"}},
+      {R"({"type": "number", "minimum": 0, "maximum": 1})",
+       {"0", "1", "0.5", "0.0", "1.0", "0.999"},
+       {"1.1", "2", "-0.1", "1.01", "0."}},
+      {R"({"type": "number", "exclusiveMinimum": 0})", {"0.001", "17.5"}, {"0", "0.0", "-1"}},
+      {R"({"exclusiveMinimum": -1.5, "maximum": 10.25})",
+       {"-1.4", "-1.49", "0", "9.99", "10.25", "10.2"},
+       {"-1.5", "-1.50", "-2", "10.26", "10.3", "11", "null"}},
+      {R"({"enum": [1, 2, 3, 4], "exclusiveMinimum": 1, "exclusiveMaximum": 4})",
+       {"2", "3"},
+       {"1", "4"}},
+      {R"({"type": "string", "format": "date"})",
+       {R"("2026-02-28")", R"("2026-12-31")"},
+       {R"("2026-02-30")", R"("2026-04-31")", R"("26-01-01")", R"("2026-1-1")"}},
+      {R"({"type": "string", "format": "date-time"})",
+       {R"("2026-02-28T23:59:59Z")", R"("2026-02-28T00:00:00.125+01:30")"},
+       {R"("2026-02-28")", R"("2026-02-28T24:00:00Z")", R"("2026-02-28T10:00:00")"}},
+      {R"({"format": "duration"})",
+       {R"("P1Y2M3DT4H5M6S")", R"("PT5M")", R"("P3W")"},
+       {R"("P")", R"("PT")"}},
+      {R"({"format": "email"})", {R"("a.b+c@example.org")"}, {R"("a@b")", R"("@example.org")"}},
+      {R"({"format": "ipv4"})", {R"("255.0.17.249")"}, {R"("256.0.0.1")", R"("1.2.3")"}},
+      {R"({"format": "ipv6"})", {R"("2001:db8:0:0:0:0:0:1")"}, {R"("2001:db8")"}},
+      {R"({"format": "uri"})", {R"("https://example.org:8080/a/b?c=d")"}, {R"("example.org")"}},
+      {R"({"format": "uuid"})", {R"("123e4567-e89b-12d3-a456-426614174000")"}, {R"("123e4567")"}},
       {R"({"type": "boolean"})", {"true", "false"}, {"0"}},
       {R"({"enum": ["a b", 3, null, {"x": [1]}]})",
        {R"("a b")", "3", "null", R"({"x":[1]})"},
@@ -97,17 +125,22 @@ std::string problem_of(const std::string& schema) {
 }
 
 TEST(SchemaRules, NamesWhatItCannotWrite) {
-  EXPECT_EQ(problem_of(R"({"type": "string", "pattern": "a*"})"),
-            "pattern: pattern is not supported");
+  EXPECT_EQ(problem_of(R"({"type": "string", "pattern": "(?=a)b"})"),
+            "pattern: has a lookaround or a flag at character 3, which is not supported");
+  EXPECT_EQ(problem_of(R"({"type": "string", "pattern": "a", "minLength": 1})"),
+            "pattern: together with other keywords of strings is not supported");
+  EXPECT_EQ(problem_of(R"({"enum": ["a"], "pattern": "a"})"),
+            "pattern: pattern together with enum is not supported");
   EXPECT_EQ(problem_of(R"({"type": "object", "properties": {"a": {"type": "array",
                             "items": {"multipleOf": 2}}}})"),
             "properties.a.items.multipleOf: multipleOf is not supported");
-  EXPECT_EQ(problem_of(R"({"type": "string", "format": "email"})"),
-            "format: format is not supported");
+  EXPECT_EQ(problem_of(R"({"type": "string", "format": "iri"})"),
+            "format: 'iri' is not supported; it must be date, time, date-time, duration, email, "
+            "hostname, ipv4, ipv6, uri, uuid");
   EXPECT_EQ(problem_of(R"({"type": "object", "properties": {"to": {"$ref": "#/$defs/mail"}},
                            "$defs": {"mail": {"anyOf": [{"type": "null"},
-                             {"type": "array", "items": {"type": "string", "format": "email"}}]}}})"),
-            "$defs/mail.anyOf.1.items.format: format is not supported");
+                             {"type": "array", "items": {"type": "string", "multipleOf": 2}}]}}})"),
+            "$defs/mail.anyOf.1.items.multipleOf: multipleOf is not supported");
   EXPECT_EQ(problem_of(R"({"type": "string", "minLenght": 2})"),
             "minLenght: minLenght is not supported");
   EXPECT_EQ(problem_of(R"({"type": "string", "contentEncoding": "base64"})"),
@@ -128,7 +161,11 @@ TEST(SchemaRules, NamesWhatItCannotWrite) {
   EXPECT_EQ(problem_of(R"({"anyOf": [{"type": "null"}], "properties": {}})"),
             "properties: properties together with anyOf is not supported");
   EXPECT_EQ(problem_of(R"({"type": "integer", "minimum": 5, "maximum": 4})"),
-            "maximum: must not be less than minimum");
+            "maximum: must not be less than the lower limit");
+  EXPECT_EQ(problem_of(R"({"type": "integer", "exclusiveMinimum": 4, "exclusiveMaximum": 5})"),
+            "exclusiveMaximum: must not be less than the lower limit");
+  EXPECT_EQ(problem_of(R"({"type": "integer", "exclusiveMinimum": true})"),
+            "exclusiveMinimum: must be a number");
   EXPECT_EQ(problem_of(R"({"type": "array", "minItems": 3, "maxItems": 2})"),
             "maxItems: must not be less than minItems");
   EXPECT_EQ(problem_of(R"({"enum": []})"), "enum: must be a list of values");
@@ -152,8 +189,8 @@ TEST(SchemaRules, NamesWhatItCannotWrite) {
   EXPECT_EQ(problem_of(R"({"enum": [1], "type": ["integer", "null", "string", "array", "object",
                            "number", "boolean", "null"]})"),
             "type: must be a string or a list of 1 to 7 strings");
-  EXPECT_EQ(problem_of(R"({"type": "number", "maximum": 3})"),
-            "maximum: is not supported for type number");
+  EXPECT_EQ(problem_of(R"({"type": "integer", "maximum": 1e30})"),
+            "maximum: must be a 64-bit integer");
 }
 
 TEST(SchemaRules, RefusesWhatWouldBeTooLarge) {
