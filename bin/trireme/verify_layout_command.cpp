@@ -113,9 +113,8 @@ void print_comparison(const VerifyLayoutSettings& settings,
   const std::string excluded =
       comparison.num_excluded == 0
           ? ""
-          : formatted(
-                "  {} weights are not compared, because their gradients are only rounding errors\n",
-                comparison.num_excluded);
+          : formatted("  {} weights are not compared, because their gradients are tiny\n",
+                      comparison.num_excluded);
   print(formatted(
       "{} ranks ({}), {}, fp64, {} optimizer steps of a small model of this shape, "
       "compared with one process\n"

@@ -19,8 +19,8 @@ struct LayoutComparison {
   double norm_rel = 0;
   double weight_rel = 0;
   double moment_rel = 0;
-  /// Number of elements without a comparison of weights and optimizer state, because their
-  /// gradients are only rounding errors.
+  /// Number of elements without a comparison of weights and optimizer state, because rounding errors
+  /// are a large share of their gradients.
   std::int64_t num_excluded = 0;
   double bound = 1e-10;
   std::string audit;  // TrialTrace::audit

@@ -24,7 +24,7 @@ TrialTrace trace_of(double rounding) {
   return trace;
 }
 
-TEST(VerifyLayout, WeightsWithOnlyRoundingErrorsAsGradientsAreExcluded) {
+TEST(VerifyLayout, WeightsWithTinyGradientsAreExcluded) {
   const LayoutComparison comparison = compare_trials(trace_of(1e-17), trace_of(-1e-17));
 
   EXPECT_TRUE(comparison.equal());
@@ -44,7 +44,7 @@ TEST(VerifyLayout, OtherWeightsAreCompared) {
 
 TEST(VerifyLayout, AGradientThatOneStepHasIsCompared) {
   TrialTrace other = trace_of(1e-17);
-  other.grads[1][2] = 1e-6;
+  other.grads[1][2] = 1e-5;
   const LayoutComparison comparison = compare_trials(other, trace_of(1e-17));
 
   EXPECT_FALSE(comparison.equal());
@@ -74,8 +74,9 @@ TEST(VerifyLayout, PresetsAreEqualWithEveryOptimizer) {
         EXPECT_TRUE(comparison.equal())
             << preset << ", " << optimizer << ": weights " << comparison.weight_rel << ", norm "
             << comparison.norm_rel << ", gradients " << comparison.grad_rel;
-        EXPECT_EQ(comparison.num_excluded > 0, has_key_bias_without_rope)
-            << preset << ", " << optimizer;
+        if (has_key_bias_without_rope) {
+          EXPECT_GT(comparison.num_excluded, 0) << optimizer;
+        }
       });
     }
   }
