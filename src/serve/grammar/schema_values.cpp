@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
@@ -30,10 +31,11 @@ ValueLimits limits_of(const Json& schema, const std::string& path) {
 }
 
 /// Returns a limit of numbers; null if there is none. (In draft 4, exclusiveMinimum and
-/// exclusiveMaximum are Booleans.)
-const Json* limit_in(const Json& schema, const char* key, const std::string& path) {
+/// exclusiveMaximum are Booleans, and `false` has no effect.)
+const Json* limit_in(const Json& schema, const char* key, bool is_exclusive,
+                     const std::string& path) {
   const Json* given = member(schema, key);
-  if (given == nullptr || *given == false) return nullptr;
+  if (given == nullptr || (is_exclusive && *given == false)) return nullptr;
   if (!given->is_number()) throw SchemaProblem{below(path, key), "must be a number"};
   return given;
 }
@@ -43,11 +45,12 @@ constexpr double kInt64Limit = 9.2e18;
 /// Returns the nearest integer inside a limit.
 std::int64_t integer_in(const Json& value, bool is_least, bool is_exclusive,
                         const std::string& path) {
-  const bool fits = value.is_number_unsigned()
-                        ? value.get<std::uint64_t>() < std::uint64_t{INT64_MAX}
-                    : value.is_number_integer() ? value.get<std::int64_t>() > INT64_MIN
-                                                : std::abs(value.get<double>()) < kInt64Limit;
-  if (!fits) throw SchemaProblem{path, "must be a 64-bit integer"};
+  constexpr auto kMaxInt64 = std::numeric_limits<std::int64_t>::max();
+  constexpr auto kMinInt64 = std::numeric_limits<std::int64_t>::min();
+  const bool is_large = value.is_number_unsigned() && value.get<std::uint64_t>() > kMaxInt64;
+  const bool is_far = value.is_number_float() && std::abs(value.get<double>()) >= kInt64Limit;
+  const bool is_beyond = is_exclusive && value == (is_least ? kMaxInt64 : kMinInt64);
+  if (is_large || is_far || is_beyond) throw SchemaProblem{path, "must be a 64-bit integer"};
   const std::int64_t inward = is_least ? 1 : -1;
   if (value.is_number_integer()) return value.get<std::int64_t>() + (is_exclusive ? inward : 0);
   const auto number = value.get<double>();
@@ -113,7 +116,7 @@ NumberLimits number_limits_of(const Json& schema, const std::string& path) {
   NumberLimits limits;
   for (const auto& [key, is_exclusive] :
        {std::pair{"minimum", false}, {"exclusiveMinimum", true}}) {
-    const Json* limit = limit_in(schema, key, path);
+    const Json* limit = limit_in(schema, key, is_exclusive, path);
     if (limit == nullptr) continue;
     const auto value = limit->get<double>();
     if (!limits.least || value >= limits.least->value)
@@ -121,7 +124,7 @@ NumberLimits number_limits_of(const Json& schema, const std::string& path) {
   }
   for (const auto& [key, is_exclusive] :
        {std::pair{"maximum", false}, {"exclusiveMaximum", true}}) {
-    const Json* limit = limit_in(schema, key, path);
+    const Json* limit = limit_in(schema, key, is_exclusive, path);
     if (limit == nullptr) continue;
     const auto value = limit->get<double>();
     if (!limits.most || value <= limits.most->value) limits.most = NumberLimit{value, is_exclusive};
@@ -133,14 +136,14 @@ IntegerLimits integer_limits_of(const Json& schema, const std::string& path) {
   IntegerLimits limits;
   for (const auto& [key, is_exclusive] :
        {std::pair{"minimum", false}, {"exclusiveMinimum", true}}) {
-    if (const Json* limit = limit_in(schema, key, path)) {
+    if (const Json* limit = limit_in(schema, key, is_exclusive, path)) {
       const std::int64_t value = integer_in(*limit, true, is_exclusive, below(path, key));
       limits.least = std::max(limits.least.value_or(value), value);
     }
   }
   for (const auto& [key, is_exclusive] :
        {std::pair{"maximum", false}, {"exclusiveMaximum", true}}) {
-    if (const Json* limit = limit_in(schema, key, path)) {
+    if (const Json* limit = limit_in(schema, key, is_exclusive, path)) {
       const std::int64_t value = integer_in(*limit, false, is_exclusive, below(path, key));
       limits.most = std::min(limits.most.value_or(value), value);
       if (limits.least && *limits.least > *limits.most)

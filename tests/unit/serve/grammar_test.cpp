@@ -309,7 +309,8 @@ TEST_F(MaskTest, OnlyAStrictToolMustHaveASchemaWithAGrammar) {
     }
     return "none";
   };
-  EXPECT_EQ(problem({"add", dated, true}), "add properties.on.format: 'iri' is not supported; it must be date, time, date-time, "
+  EXPECT_EQ(problem({"add", dated, true}),
+            "add properties.on.format: 'iri' is not supported; it must be date, time, date-time, "
             "duration, email, hostname, ipv4, ipv6, uri, uuid");
   EXPECT_EQ(problem({"add", R"({"type": "string"})", true}), "add : must allow objects only");
   EXPECT_EQ(problem({"add", dated, false}), "none");

@@ -164,9 +164,9 @@ TEST_F(Responses, AFormatRestrictsTheTokens) {
   EXPECT_EQ(source_->last_request().mask, nullptr);
   const Json error =
       json(ask_for(R"("input": "hi", "text": {"format": {"type": "json_schema", "name": "x",
-                      "schema": {"type": "string", "pattern": "a"}}})"),
+                      "schema": {"type": "array", "contains": {}}}})"),
            400);
-  EXPECT_EQ(error.at("error").at("param"), "text.format.schema.pattern") << error;
+  EXPECT_EQ(error.at("error").at("param"), "text.format.schema.contains") << error;
 }
 
 TEST_F(Responses, ErrorsNameTheField) {

@@ -191,6 +191,16 @@ TEST(SchemaRules, NamesWhatItCannotWrite) {
             "type: must be a string or a list of 1 to 7 strings");
   EXPECT_EQ(problem_of(R"({"type": "integer", "maximum": 1e30})"),
             "maximum: must be a 64-bit integer");
+  EXPECT_EQ(problem_of(R"({"type": "integer", "maximum": 9223372036854775808})"),
+            "maximum: must be a 64-bit integer");
+  EXPECT_EQ(problem_of(R"({"type": "integer", "exclusiveMinimum": 9223372036854775807})"),
+            "exclusiveMinimum: must be a 64-bit integer");
+  EXPECT_EQ(problem_of(R"({"type": "integer", "minimum": -9223372036854775808,
+                           "maximum": 9223372036854775807})"),
+            "none");
+  EXPECT_EQ(problem_of(R"({"type": "integer", "minimum": false})"), "minimum: must be a number");
+  EXPECT_EQ(problem_of(R"({"type": "integer", "exclusiveMinimum": false, "format": "int32"})"),
+            "none");
 }
 
 TEST(SchemaRules, RefusesWhatWouldBeTooLarge) {

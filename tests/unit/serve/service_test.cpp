@@ -142,7 +142,7 @@ TEST_F(ServiceAnswers, EndsAChatAtTheTextThatIsNoToken) {
 
 TEST_F(ServiceAnswers, NamesTheKeywordOfASchemaThatItCannotHold) {
   const std::string mail = R"({"type": "object", "properties": {"to": {"type": "string",
-                               "format": "email"}}, "required": ["to"]})";
+                               "format": "iri"}}, "required": ["to"]})";
   EXPECT_EQ(json(chat(R"("response_format": {"type": "json_schema", "json_schema": {"name": "n",
                          "strict": true, "schema": )" +
                       mail + "}}"),
@@ -219,10 +219,10 @@ TEST_F(ServiceAnswers, FormsAreMasks) {
     return json(chat(fields), 400).at("error").at("param");
   };
   EXPECT_EQ(refused(R"("response_format": {"type": "json_schema", "json_schema": {"schema":
-                       {"type": "object", "properties": {"a": {"pattern": "x"}}}}})"),
-            "response_format.json_schema.schema.properties.a.pattern");
-  EXPECT_EQ(refused(R"("response_format": {"type": "json_object", "schema": {"pattern": "x"}})"),
-            "response_format.schema.pattern");
+                       {"type": "object", "properties": {"a": {"not": {}}}}}})"),
+            "response_format.json_schema.schema.properties.a.not");
+  EXPECT_EQ(refused(R"("response_format": {"type": "json_object", "schema": {"not": {}}})"),
+            "response_format.schema.not");
   EXPECT_EQ(refused(R"("response_format": {"type": "json_object"}, "ignore_eos": true)"),
             "ignore_eos");
 }
