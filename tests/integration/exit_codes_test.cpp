@@ -96,6 +96,7 @@ const std::vector<Row>& rows() {
         "--model.intermediate_size", "64", "--output", ">run"}},
       {"trireme", {"config", "show"}, {}},
       {"trireme", {"doctor"}, {}},
+      {"trireme", {"job", "list"}, {"."}},
       {"trireme", {"job", "watch"}, {"<run", "--once"}},
       {"trireme", {"job", "stacks"}, {"<run"}},
       {"trireme", {"job", "attach"}, {"<run", "--rank", "0", "--dry-run"}},
@@ -368,10 +369,9 @@ TEST_F(ExitCodes, AFullDiskIs4) {
   for (const Row& row : rows()) {
     const auto output = std::find_if(row.arguments.begin(), row.arguments.end(),
                                      [](const std::string& word) { return word[0] == '>'; });
-    const bool writes = output != row.arguments.end();
     const auto at = static_cast<std::size_t>(output - row.arguments.begin());
     Exit exit;
-    if (!writes) {
+    if (output == row.arguments.end()) {
       exit = run(row, with_real_paths(row), "", "/dev/full");
     } else if (!full_.empty()) {
       exit = run(row, with_real_paths(row, at, full_ / formatted("out{}", at)));
