@@ -61,9 +61,10 @@ TEST(VerifyLayout, NormsOfLayersAreComparedUnlessRoundingErrorsMovedWeights) {
 
 TEST(VerifyLayout, PresetsAreEqualWithEveryOptimizer) {
   RunConfig config;
-  config.parallel.zero = 3;
+  config.parallel.tp = 2;
   for (const char* preset : {"gpt2-124m", "nanochat", "nanogpt-11"}) {
     config.model = model::model_preset(preset);
+    config.model.num_heads = config.model.num_kv_heads = 4;
     const bool has_key_bias_without_rope = config.model.qkv_bias;
     for (const char* optimizer : {"adamw", "lion", "muon", "normuon", "sgd"}) {
       config.optim = optim::optimizer_defaults(optimizer);
