@@ -86,6 +86,10 @@ prepare_srun() {
     job_error "TRIREME_MAX_FAILURES=$TRIREME_MAX_FAILURES, must be a number or unlimited"
     exit 2
   fi
+  if [[ ! $TRIREME_CONTROLLER_WAIT =~ ^(0|[1-9][0-9]{0,6})$ ]]; then
+    job_error "TRIREME_CONTROLLER_WAIT=$TRIREME_CONTROLLER_WAIT, must be a number of seconds"
+    exit 2
+  fi
 }
 
 # Sets the array launch_once: the words before a command that runs one time on this node, in the container if there is one.
@@ -166,7 +170,7 @@ controller() {
       printf '%s\n' "$said"
       return 0
     fi
-    if ((rc != 124)) && [[ ! $said =~ [Uu]nable\ to\ contact|timed\ out|[Cc]onnection\ (refused|failure)|not\ responding ]]; then
+    if ((rc != 124)) && [[ ! $said =~ [Uu]nable\ to\ contact|[Uu]nexpected\ message|timed\ out|[Cc]onnection\ (refused|failure)|not\ responding ]]; then
       printf '%s\n' "$said" >&2
       return 1
     fi

@@ -32,7 +32,9 @@ if [[ $1 == requeue ]]; then printf '%s\n' "$*" >>"$CALLS"; fi
 silent=$(cat "$CALLS.silent")
 if ((silent > 0)); then
   printf '%s\n' $((silent - 1)) >"$CALLS.silent"
-  printf 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n' >&2
+  if [[ $1 == requeue ]]; then printf 'Unexpected message received for job %s\n' "$2" >&2; else
+    printf 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n' >&2
+  fi
   exit 1
 fi
 printf 'JobId=7 JobState=%s Reason=None Restarts=0 StartTime=2026-01-31T12:00:00 EndTime=2026-01-31T13:00:00\n' "${STATE:-RUNNING}"

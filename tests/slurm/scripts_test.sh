@@ -326,6 +326,10 @@ a_step_has_the_scripts_environment_and_the_words_of_the_launcher() {
   DRY_RUN=1 TRIREME_MAX_FAILURES=many slurm/pretrain_a100.sbatch --data d >"$work/out" 2>&1 || rc=$?
   expect_equal "exit with a limit that is none" 2 "$rc"
   expect_match "its message" 'TRIREME_MAX_FAILURES=many, must be a number or unlimited' "$(<"$work/out")"
+  rc=0
+  DRY_RUN=1 TRIREME_CONTROLLER_WAIT=10m slurm/pretrain_a100.sbatch --data d >"$work/out" 2>&1 || rc=$?
+  expect_equal "exit with a wait that is no number" 2 "$rc"
+  expect_match "its message" 'TRIREME_CONTROLLER_WAIT=10m, must be a number of seconds' "$(<"$work/out")"
   DRY_RUN=1 TRIREME_MAX_FAILURES=unlimited slurm/pretrain_a100.sbatch --data d >/dev/null || broken "unlimited is refused"
 }
 
