@@ -336,7 +336,8 @@ std::vector<PlanPhase> parse_plan(std::string_view text, std::string_view name) 
 
 std::string absolute_plan(const std::string& value) {
   if (value.empty()) return value;
-  if (names_place(value)) return absolute_path(value);
+  // A path that does not exist needs quotes if the current directory has blanks.
+  if (names_place(value) && names_place(absolute_path(value))) return absolute_path(value);
   try {
     std::vector<PlanPhase> phases = parse_plan(value, "");
     for (PlanPhase& phase : phases) {

@@ -238,6 +238,10 @@ TEST(Plan, AnAbsolutePlanIsTheSameFromAnyDirectory) {
     }
     EXPECT_EQ(parse_plan(absolute_plan(plan), "x"), expected) << absolute_plan(plan);
   }
+  std::filesystem::create_directories("my project");
+  std::filesystem::current_path("my project");
+  EXPECT_EQ(parse_plan(absolute_plan("none"), "x").front().sources.front().folders,
+            std::vector<std::string>{here + "/my project/none"});
   std::filesystem::current_path(before);
 }
 
