@@ -90,7 +90,7 @@ int watch(const JobSettings& settings) {
   const scheduler::SchedulerQuery ask = cached_query();
   while (true) {
     const job::RunView view = job::view_run(job::RunDirectory{settings.run}, unix_time_s(), ask);
-    const std::string text = settings.json ? job::to_json_text(view) : job::to_line(view);
+    const std::string text = settings.json ? job::to_json(view).dump() : job::to_line(view);
     const std::string news =
         formatted("{} {} {}", view.state, view.attempt, view.step.value_or(-1));
     if (news != shown) print(text + "\n");
@@ -104,7 +104,7 @@ int list(const JobSettings& settings) {
   const std::vector<job::ListedRun> runs =
       job::list_runs(settings.places, unix_time_s(), cached_query());
   if (settings.json)
-    print(job::to_json_text(runs) + "\n");
+    print(json_line(job::to_json(runs)));
   else if (runs.empty())
     print("no runs\n");
   else

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "comm/agree.hpp"
 #include "core/error.hpp"
-#include "core/files/json.hpp"
 #include "core/number.hpp"
 #include "job/run_directory.hpp"
 
@@ -68,7 +66,7 @@ Row row_of(const ListedRun& run) {
       run.directory.string(),
       view.state,
       step_text(view),
-      view.loss ? number_text(std::round(*view.loss * 1e4) / 1e4) : "-",
+      view.loss ? loss_text(*view.loss) : "-",
       is_running && view.tokens_per_s ? cat(static_cast<std::int64_t>(*view.tokens_per_s)) : "-",
       is_running && view.eta_s ? format_duration(*view.eta_s) : "-",
       view.last_commit_step ? cat(*view.last_commit_step) : "-",
@@ -112,15 +110,15 @@ std::string to_table(const std::vector<ListedRun>& runs) {
   return text;
 }
 
-std::string to_json_text(const std::vector<ListedRun>& runs) {
+Json to_json(const std::vector<ListedRun>& runs) {
   Json list = Json::array();
   for (const ListedRun& run : runs) {
-    Json one = parse_json(to_json_text(run.view), "run");
+    Json one = to_json(run.view);
     one["run"] = run.directory.string();
     if (!run.error.empty()) one["error"] = run.error;
     list.push_back(std::move(one));
   }
-  return Json{{"runs", std::move(list)}}.dump();
+  return Json{{"runs", std::move(list)}};
 }
 
 }  // namespace trireme::job

@@ -24,8 +24,8 @@ std::vector<ListedRun> list_runs(const std::vector<std::string>& directories, do
 /// Returns a table with one line per run, and the errors below the table.
 std::string to_table(const std::vector<ListedRun>& runs);
 
-/// Returns {"runs": [{"run": path, ...}]} with the members of to_json_text(RunView), and "error"
+/// Returns {"runs": [{"run": path, ...}]} with the members of to_json(RunView), and "error"
 /// for a run that could not be read.
-std::string to_json_text(const std::vector<ListedRun>& runs);
+Json to_json(const std::vector<ListedRun>& runs);
 
 }  // namespace trireme::job

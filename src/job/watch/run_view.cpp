@@ -217,13 +217,17 @@ RunView view_run(const RunDirectory& folder, double now_s, const scheduler::Sche
   return view;
 }
 
+std::string loss_text(double loss) {
+  return number_text(std::round(loss * 1e4) / 1e4);
+}
+
 std::string to_line(const RunView& view) {
   std::string line = formatted("{}  attempt {}", view.state, view.attempt);
   if (!view.job.empty()) line += "  job " + view.job;
   if (!view.reason.empty()) line += formatted("  ({})", view.reason);
   if (view.step) line += formatted("  step {}", *view.step);
   if (view.step && view.steps) line += formatted("/{}", *view.steps);
-  if (view.loss) line += "  loss " + number_text(std::round(*view.loss * 1e4) / 1e4);
+  if (view.loss) line += "  loss " + loss_text(*view.loss);
   if (view.tokens_per_s)
     line += formatted("  {} tok/s", static_cast<std::int64_t>(*view.tokens_per_s));
   if (view.state == "running") {
@@ -241,7 +245,7 @@ std::string to_line(const RunView& view) {
   return line;
 }
 
-std::string to_json_text(const RunView& view) {
+Json to_json(const RunView& view) {
   return Json{{"state", view.state},
               {"leg", view.attempt},
               {"job", view.job},
@@ -253,8 +257,7 @@ std::string to_json_text(const RunView& view) {
               {"job_left_s", or_null(view.job_left_s)},
               {"last_commit_step", or_null(view.last_commit_step)},
               {"last_commit_age_s", or_null(view.last_commit_age_s)},
-              {"slowest_rank", or_null(view.slowest_rank)}}
-      .dump();
+              {"slowest_rank", or_null(view.slowest_rank)}};
 }
 
 }  // namespace trireme::job

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/files/json.hpp"
 #include "job/attempt.hpp"
 #include "job/run_directory.hpp"
 #include "scheduler/scheduler.hpp"
@@ -88,8 +89,11 @@ RunView view_run(const RunDirectory& folder, double now_s,
 /// Returns one line for users: "running  attempt 2  job 17  step 1200/20000  loss 3.41 ...".
 std::string to_line(const RunView& view);
 
+/// Returns a loss with up to four digits after the point.
+std::string loss_text(double loss);
+
 /// Returns {"state", "leg", "job", "step", "steps", "loss", "tokens_per_s", "eta_s", "job_left_s",
 /// "last_commit_step", "last_commit_age_s", "slowest_rank"}; unknown values are null.
-std::string to_json_text(const RunView& view);
+Json to_json(const RunView& view);
 
 }  // namespace trireme::job

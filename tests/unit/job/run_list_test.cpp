@@ -76,7 +76,7 @@ TEST_F(RunListTest, AnUnreadableRunDoesNotHideTheOthers) {
   ASSERT_EQ(runs.size(), 2U);
   EXPECT_EQ(runs[0].view.state, "unreadable");
   EXPECT_NE(to_table(runs).find(runs[0].error), std::string::npos);
-  const Json json = parse_json(to_json_text(runs), "json");
+  const Json json = to_json(runs);
   EXPECT_EQ(json["runs"][0]["error"], runs[0].error);
   EXPECT_EQ(json["runs"][1]["state"], "done");
   EXPECT_EQ(json["runs"][1]["run"], at("good").string());

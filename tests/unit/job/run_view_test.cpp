@@ -74,7 +74,7 @@ TEST_F(RunViewTest, ReportsTheStateOfARun) {
   EXPECT_EQ(view.last_commit_step, 5);
   EXPECT_NEAR(*view.last_commit_age_s, 0, 5);
   EXPECT_EQ(view.slowest_rank, 1);
-  const Json json = parse_json(to_json_text(view), "json");
+  const Json json = to_json(view);
   EXPECT_EQ(json["state"], "running");
   EXPECT_EQ(json["eta_s"], 24);
   EXPECT_EQ(json.size(), 12U);
@@ -109,7 +109,7 @@ TEST_F(RunViewTest, UnknownValuesAreNull) {
   const RunView view = view_run(fresh, unix_time_s());
 
   EXPECT_EQ(view.state, "new");
-  const Json json = parse_json(to_json_text(view), "json");
+  const Json json = to_json(view);
   for (const char* key : {"step", "loss", "eta_s", "last_commit_step"})
     EXPECT_TRUE(json[key].is_null());
   EXPECT_EQ(error_of([&] { view_run({at("none")}, 1); }).kind(), ErrorKind::data);
