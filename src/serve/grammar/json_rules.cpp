@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "serve/grammar/character_set.hpp"
+
 namespace trireme::serve {
 namespace {
 
@@ -14,24 +16,6 @@ ByteSet one_of(std::string_view characters) {
 
 ByteSet span_of(unsigned char from, unsigned char to) {
   return ByteSet().add(from, to);
-}
-
-/// Returns the UTF-8 byte sequences of all characters that are not ASCII. Source: The Unicode
-/// Standard 15, table 3-7.
-std::vector<GrammarSequence> long_characters(ByteGrammar& grammar) {
-  const GrammarSequence tail = grammar.bytes(span_of(0x80, 0xBF));
-  const auto led = [&](unsigned char from, unsigned char to, unsigned char second_from,
-                       unsigned char second_to) {
-    return grammar.bytes(span_of(from, to)) + grammar.bytes(span_of(second_from, second_to));
-  };
-  return {led(0xC2, 0xDF, 0x80, 0xBF),
-          led(0xE0, 0xE0, 0xA0, 0xBF) + tail,
-          led(0xE1, 0xEC, 0x80, 0xBF) + tail,
-          led(0xED, 0xED, 0x80, 0x9F) + tail,
-          led(0xEE, 0xEF, 0x80, 0xBF) + tail,
-          led(0xF0, 0xF0, 0x90, 0xBF) + tail + tail,
-          led(0xF1, 0xF3, 0x80, 0xBF) + tail + tail,
-          led(0xF4, 0xF4, 0x80, 0x8F) + tail + tail};
 }
 
 }  // namespace
@@ -80,10 +64,9 @@ const GrammarSequence& JsonRules::character() {
   const GrammarSequence escape =
       grammar_.literal("\\") +
       grammar_.choice({grammar_.bytes(one_of("\"\\/bfnrt")), grammar_.literal("u") + code});
-  std::vector<GrammarSequence> forms = long_characters(grammar_);
-  forms.push_back(grammar_.bytes(ByteSet().add(0x20, 0x21).add(0x23, 0x5B).add(0x5D, 0x7F)));
-  forms.push_back(escape);
-  return character_.emplace(grammar_.choice(forms));
+  const GrammarSequence unescaped = json_character_of(
+      grammar_, CharacterSet().add(' ', '!').add('#', '[').add(']', kLastCharacter));
+  return character_.emplace(grammar_.choice({unescaped, escape}));
 }
 
 const GrammarSequence& JsonRules::text() {

@@ -14,15 +14,18 @@ namespace {
 
 constexpr std::int64_t kMost = 999'999'999'999'999'999;  // 18 digits
 
+/// Returns one digit from `from` to `to`.
+GrammarSequence digits_from(ByteGrammar& grammar, char from, char to) {
+  return grammar.bytes(
+      ByteSet().add(static_cast<unsigned char>(from), static_cast<unsigned char>(to)));
+}
+
 /// Returns the numbers from `least` to `most`, digit by digit. Both must have the same number of
 /// digits.
 GrammarSequence same_length(ByteGrammar& grammar, const std::string& least,
                             const std::string& most) {
   if (least.empty()) return {};
-  const auto digits = [&](char from, char to) {
-    return grammar.bytes(
-        ByteSet().add(static_cast<unsigned char>(from), static_cast<unsigned char>(to)));
-  };
+  const auto digits = [&](char from, char to) { return digits_from(grammar, from, to); };
   const std::string low = least.substr(1);
   const std::string high = most.substr(1);
   const std::string zeros(low.size(), '0');
@@ -57,11 +60,6 @@ void add_unsigned(ByteGrammar& grammar, std::int64_t least, std::int64_t most,
 constexpr int kMostPlaces = 16;  // digits after the point
 constexpr double kMostLimit = 1e15;
 constexpr std::int64_t kMostWhole = 9'999'999'999'999'999;  // 16 digits
-
-GrammarSequence digits_from(ByteGrammar& grammar, char from, char to) {
-  return grammar.bytes(
-      ByteSet().add(static_cast<unsigned char>(from), static_cast<unsigned char>(to)));
-}
 
 /// A limit of magnitudes, digit by digit.
 struct Bound {

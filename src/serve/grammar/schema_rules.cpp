@@ -35,52 +35,18 @@ constexpr std::array<std::string_view, 20> kRefused{"$dynamicRef",
                                                     "unevaluatedItems",
                                                     "unevaluatedProperties",
                                                     "uniqueItems"};
-/// Supported keywords and keywords that do not restrict the value. OpenAPI's discriminator only
-/// names the property that selects an alternative.
-constexpr std::array<std::string_view, 40> kKnown{"$anchor",
-                                                  "$comment",
-                                                  "$defs",
-                                                  "$dynamicAnchor",
-                                                  "$id",
-                                                  "$ref",
-                                                  "$schema",
-                                                  "$vocabulary",
-                                                  "allOf",
-                                                  "anyOf",
-                                                  "const",
-                                                  "additionalProperties",
-                                                  "default",
-                                                  "definitions",
-                                                  "deprecated",
-                                                  "description",
-                                                  "discriminator",
-                                                  "enum",
-                                                  "example",
-                                                  "examples",
-                                                  "exclusiveMaximum",
-                                                  "exclusiveMinimum",
-                                                  "format",
-                                                  "items",
-                                                  "maxItems",
-                                                  "maxLength",
-                                                  "maximum",
-                                                  "minItems",
-                                                  "minLength",
-                                                  "minimum",
-                                                  "nullable",
-                                                  "oneOf",
-                                                  "pattern",
-                                                  "prefixItems",
-                                                  "properties",
-                                                  "readOnly",
-                                                  "required",
-                                                  "title",
-                                                  "type",
-                                                  "writeOnly"};
+/// Keywords that do not restrict the value. `nullable` and the definitions count here, because they
+/// may stand beside every other keyword. OpenAPI's discriminator only names the property that
+/// selects an alternative.
+constexpr std::array kAnnotations{
+    "$anchor",     "$comment", "$defs",       "$dynamicAnchor", "$id",         "$schema",
+    "$vocabulary", "default",  "definitions", "deprecated",     "description", "discriminator",
+    "example",     "examples", "nullable",    "readOnly",       "title",       "writeOnly"};
 /// A keyword of kRefused that has no effect if its value is `false`.
 constexpr const char* kFalseIsNothing = "uniqueItems";
 
-/// Keywords that are not supported together with one of kWholeSchemas.
+/// Supported keywords that restrict the value. They are not supported together with one of
+/// kWholeSchemas.
 constexpr std::array kAssertions{"$ref",
                                  "additionalProperties",
                                  "allOf",
@@ -113,9 +79,9 @@ bool is_one_of(const Keys& keys, std::string_view key) {
 void refuse_what_has_no_form(const Json& schema, const std::string& path, OtherKeywords others) {
   for (const auto& [key, value] : schema.items()) {
     const bool is_nothing = value == false && key == kFalseIsNothing;
-    const bool is_refused =
-        is_one_of(kRefused, key) ||
-        (others == OtherKeywords::refuse && !is_one_of(kKnown, key) && !key.starts_with("x-"));
+    const bool is_refused = is_one_of(kRefused, key) ||
+                            (others == OtherKeywords::refuse && !is_one_of(kAnnotations, key) &&
+                             !is_one_of(kAssertions, key) && !key.starts_with("x-"));
     if (is_refused && !is_nothing)
       throw SchemaProblem{below(path, key), formatted("{} is not supported", key)};
   }

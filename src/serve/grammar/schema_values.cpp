@@ -30,6 +30,18 @@ ValueLimits limits_of(const Json& schema, const std::string& path) {
           count_of(schema, "maxLength", path), number_limits_of(schema, path)};
 }
 
+/// A keyword that limits numbers.
+struct LimitKeyword {
+  const char* key;
+  bool is_least;
+  bool is_exclusive;
+};
+
+constexpr std::array<LimitKeyword, 4> kLimits{{{"minimum", true, false},
+                                               {"exclusiveMinimum", true, true},
+                                               {"maximum", false, false},
+                                               {"exclusiveMaximum", false, true}}};
+
 /// Returns a limit of numbers; null if there is none. (In draft 4, exclusiveMinimum and
 /// exclusiveMaximum are Booleans, and `false` has no effect.)
 const Json* limit_in(const Json& schema, const char* key, bool is_exclusive,
@@ -114,41 +126,30 @@ std::optional<std::int64_t> count_of(const Json& schema, const char* key, const 
 
 NumberLimits number_limits_of(const Json& schema, const std::string& path) {
   NumberLimits limits;
-  for (const auto& [key, is_exclusive] :
-       {std::pair{"minimum", false}, {"exclusiveMinimum", true}}) {
-    const Json* limit = limit_in(schema, key, is_exclusive, path);
-    if (limit == nullptr) continue;
-    const auto value = limit->get<double>();
-    if (!limits.least || value >= limits.least->value)
-      limits.least = NumberLimit{value, is_exclusive};
-  }
-  for (const auto& [key, is_exclusive] :
-       {std::pair{"maximum", false}, {"exclusiveMaximum", true}}) {
-    const Json* limit = limit_in(schema, key, is_exclusive, path);
-    if (limit == nullptr) continue;
-    const auto value = limit->get<double>();
-    if (!limits.most || value <= limits.most->value) limits.most = NumberLimit{value, is_exclusive};
+  for (const auto& [key, is_least, is_exclusive] : kLimits) {
+    const Json* given = limit_in(schema, key, is_exclusive, path);
+    if (given == nullptr) continue;
+    const NumberLimit limit{given->get<double>(), is_exclusive};
+    std::optional<NumberLimit>& tightest = is_least ? limits.least : limits.most;
+    const bool is_tighter =
+        !tightest || (is_least ? limit.value >= tightest->value : limit.value <= tightest->value);
+    if (is_tighter) tightest = limit;
   }
   return limits;
 }
 
 IntegerLimits integer_limits_of(const Json& schema, const std::string& path) {
   IntegerLimits limits;
-  for (const auto& [key, is_exclusive] :
-       {std::pair{"minimum", false}, {"exclusiveMinimum", true}}) {
-    if (const Json* limit = limit_in(schema, key, is_exclusive, path)) {
-      const std::int64_t value = integer_in(*limit, true, is_exclusive, below(path, key));
-      limits.least = std::max(limits.least.value_or(value), value);
-    }
-  }
-  for (const auto& [key, is_exclusive] :
-       {std::pair{"maximum", false}, {"exclusiveMaximum", true}}) {
-    if (const Json* limit = limit_in(schema, key, is_exclusive, path)) {
-      const std::int64_t value = integer_in(*limit, false, is_exclusive, below(path, key));
-      limits.most = std::min(limits.most.value_or(value), value);
-      if (limits.least && *limits.least > *limits.most)
-        throw SchemaProblem{below(path, key), "must not be less than the lower limit"};
-    }
+  for (const auto& [key, is_least, is_exclusive] : kLimits) {
+    const Json* given = limit_in(schema, key, is_exclusive, path);
+    if (given == nullptr) continue;
+    const std::int64_t limit = integer_in(*given, is_least, is_exclusive, below(path, key));
+    if (is_least)
+      limits.least = std::max(limits.least.value_or(limit), limit);
+    else
+      limits.most = std::min(limits.most.value_or(limit), limit);
+    if (limits.least && limits.most && *limits.least > *limits.most)
+      throw SchemaProblem{below(path, key), "must not be less than the lower limit"};
   }
   return limits;
 }
