@@ -66,8 +66,8 @@ bool RunDirectory::is_blank() const {
     const std::string name = entry.path().filename().string();
     if (entry.path() == checkpoints() && fs::is_empty(entry.path(), code)) continue;
     const bool ours = name.starts_with("LOCK") || name.starts_with("status.json.tmp.") ||
-                      entry.path() == event_log() || entry.path() == submit() ||
-                      entry.path() == failure_reports() ||
+                      name.starts_with(kProbePrefix) || entry.path() == event_log() ||
+                      entry.path() == submit() || entry.path() == failure_reports() ||
                       (entry.path() != checkpoints() && holds_only_steps(entry.path()));
     if (!ours) return false;
   }

@@ -3,9 +3,14 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trireme::job {
+
+/// Files with names that begin with this prefix test whether all nodes see a directory. They exist
+/// only for moments (doctor/shared_directories.hpp), or after a process was killed in that moment.
+constexpr std::string_view kProbePrefix = ".trireme-doctor.";
 
 /// The paths of the files in a run directory. The README of src/train describes the files.
 struct RunDirectory {

@@ -64,11 +64,12 @@ excluded() { sed -nE 's/.*"exclude":"([^"]*)".*/\1/p' "$work/doctor.json"; }
 # refused WORDS TASKS NODE SETUP [ARGUMENT...]: expects that a trainer refuses to start there
 refused() {
   local rc=0 begin=$SECONDS
-  start "${@:2:3}" "${train[@]}" --run "$work/refused" "${@:5}" >"$work/refused.out" 2>&1 || rc=$?
+  local run=${run:-$work/refused}
+  start "${@:2:3}" "${train[@]}" --run "$run" "${@:5}" >"$work/refused.out" 2>&1 || rc=$?
   expect_equal "exit of pretrain ($1)" 2 "$rc"
   expect_match "its message" "$1" "$(<"$work/refused.out")"
   ((SECONDS - begin < 30)) || broken "pretrain ($1) took $((SECONDS - begin)) s"
-  [[ ! -e $work/refused ]] || broken "pretrain ($1) left a run directory"
+  [[ ! -e $run ]] || broken "pretrain ($1) left a run directory"
 }
 
 nothing_is_wrong() {
@@ -136,6 +137,8 @@ folders() {
   expect_equal "nodes to exclude in a directory of one run" '' "$(excluded)"
   finds folder-not-shared error 'rank 1 .*n2.*does not appear' '--run .*all nodes share' 3 n2 "mount -t tmpfs none $work/shared" --run "$work/shared/run"
   expect_equal "nodes to leave out where the others have it" n2 "$(excluded)"
+  run=$work/shared/run refused 'rank 1 .*n2.*does not appear.*all nodes share' 3 n2 "mount -t tmpfs none $work/shared"
+  expect_equal "files that the check left" '' "$(ls -A "$work/shared")"
   finds folder-not-writable error 'rank 1 .*n2.*Read-only' '--run where you may write' 2 n2 "mount --bind -o ro $work/run $work/run" --run "$work/run"
   finds folder-not-writable error 'rank 0 .*n1.*Read-only' '--run where you may write' 2 n1 "mount --bind -o ro $work/run $work/run" --run "$work/run"
   finds config-differs error 'rank 1 .*n2.*config.toml is not what rank 0 sees' 'a local directory of the same name' 2 n2 \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # start_test.sh BIN_DIR: tests how a command starts under a real Slurm of two nodes without GPUs: in interactive shells, with a
-# missing rank, without srun, and with one srun too many.
+# missing rank, without srun, with one srun too many, and with a run directory that only one node sees.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
 source tests/support/shell.sh
@@ -137,6 +137,17 @@ a_script_below_srun_says_what_to_type() {
     broken "a job submitted within a step: $(<"$work/within.out")"
 }
 
+# Each node has a /dev/shm of its own.
+a_run_directory_of_one_node_is_refused_at_the_start() {
+  ((${#mode[@]})) || return 0
+  local text rc=0 options
+  read -ra options <<<"$(training /dev/shm/run)"
+  text=$(cd "$work" && on srun --nodes=2 --ntasks-per-node=1 --kill-on-bad-exit=1 "$bin/trireme" pretrain "${options[@]}" 2>&1) || rc=$?
+  expect_equal "exit code" 2 "$rc"
+  expect_match "its message" 'rank 1 \(host n2\): a file of rank 0.s in /dev/shm does not appear .*give a --run on a file system that all nodes share' "$text"
+  expect_equal "files that stay behind" '' "$("$cluster/on" n1 find /dev/shm -name run -o -name '.trireme*')"
+}
+
 debug_keeps_the_directory() {
   expect_equal "where debug.sh runs a command" "0: $work" "$(cd "$work" && on "$checkout/slurm/debug.sh" --cpus-per-task=1 -- pwd)"
 }
@@ -151,6 +162,6 @@ else
   run_scenarios any_number_of_commands_run_in_an_interactive_shell
   run_together 'a_stuck_start_is_named_and_requeued a_stuck_preparation_is_named_and_requeued' \
     'a_step_within_a_step_and_one_program_of_two_tasks_work debug_keeps_the_directory' \
-    'a_forgotten_srun_is_a_warning a_script_below_srun_says_what_to_type'
+    'a_forgotten_srun_is_a_warning a_script_below_srun_says_what_to_type a_run_directory_of_one_node_is_refused_at_the_start'
 fi
 finish

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kWhereDirectories = "the directories that a rank sees";
 // Network file systems cache for some seconds that a file does not exist.
-constexpr double kAppears_s = 5;
+constexpr double kAppears_s = 10;
 constexpr double kLittleSpace = 1e9;
 constexpr double kFewFiles = 1000;
 
@@ -40,7 +40,7 @@ fs::path nearest_directory(fs::path place) {
 }
 
 std::string file_name(const std::string& nonce, int rank) {
-  return formatted(".trireme-doctor.{}.{}", nonce, rank);
+  return formatted("{}{}.{}", kProbePrefix, nonce, rank);
 }
 
 std::string error_text(const std::function<void()>& work) {
@@ -61,7 +61,8 @@ std::string wait_for_file(const fs::path& file) {
 }
 
 std::string pack(const DirectoryFacts& facts) {
-  return json_text({{"seen", facts.seen},
+  return json_text({{"looked", facts.looked},
+                    {"seen", facts.seen},
                     {"written", facts.written},
                     {"absent_data", facts.absent_data},
                     {"config", facts.config}});
@@ -69,7 +70,8 @@ std::string pack(const DirectoryFacts& facts) {
 
 DirectoryFacts unpack(const std::string& text) {
   const Json json = parse_json(text, kWhereDirectories);
-  return {json_get<std::string>(json, "seen", kWhereDirectories),
+  return {json_get<bool>(json, "looked", kWhereDirectories),
+          json_get<std::string>(json, "seen", kWhereDirectories),
           json_get<std::string>(json, "written", kWhereDirectories),
           json_get<std::string>(json, "absent_data", kWhereDirectories),
           json_get<std::string>(json, "config", kWhereDirectories)};
@@ -127,20 +129,22 @@ void add_ranks(std::vector<Finding>& findings, const std::vector<RankDevice>& ra
   findings.push_back(std::move(finding));
 }
 
-std::vector<Finding> findings_of_directories(const std::vector<DirectoryFacts>& all,
-                                             const std::vector<RankDevice>& ranks,
-                                             const SharedDirectories& directories) {
+/// Returns the indices of the ranks with facts that fulfil the condition.
+template <class Condition>
+std::vector<std::size_t> ranks_with(const std::vector<DirectoryFacts>& all, Condition condition) {
+  std::vector<std::size_t> which;
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (condition(all[rank])) which.push_back(rank);
+  return which;
+}
+
+std::vector<Finding> findings_of_run(const std::vector<DirectoryFacts>& all,
+                                     const std::vector<RankDevice>& ranks) {
   using enum Finding::Severity;
-  std::vector<std::size_t> cannot_see;
-  std::vector<std::size_t> cannot_write;
-  std::vector<std::size_t> without_data;
-  std::vector<std::size_t> other_config;
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (!all[rank].seen.empty()) cannot_see.push_back(rank);
-    if (!all[rank].written.empty()) cannot_write.push_back(rank);
-    if (!all[rank].absent_data.empty()) without_data.push_back(rank);
-    if (all[rank].config != all[0].config) other_config.push_back(rank);
-  }
+  const auto cannot_see =
+      ranks_with(all, [](const DirectoryFacts& one) { return !one.seen.empty(); });
+  const auto cannot_write =
+      ranks_with(all, [](const DirectoryFacts& one) { return !one.written.empty(); });
   std::vector<Finding> findings;
   if (!cannot_see.empty()) {
     add_ranks(findings, ranks, cannot_see,
@@ -149,7 +153,7 @@ std::vector<Finding> findings_of_directories(const std::vector<DirectoryFacts>& 
     // If no other host sees the file, the directory is local to the host of rank 0. Then it does
     // not help to exclude nodes.
     const auto is_there = [&](std::size_t rank) {
-      return all[rank].seen.empty() && ranks[rank].host != ranks[0].host;
+      return all[rank].looked && all[rank].seen.empty() && ranks[rank].host != ranks[0].host;
     };
     bool anywhere = false;
     for (std::size_t rank = 0; rank < all.size(); ++rank) anywhere |= is_there(rank);
@@ -159,6 +163,18 @@ std::vector<Finding> findings_of_directories(const std::vector<DirectoryFacts>& 
     add_ranks(findings, ranks, cannot_write,
               {"folder-not-writable", error, "", all[cannot_write.front()].written,
                "give a --run where you may write"});
+  return findings;
+}
+
+std::vector<Finding> findings_of_directories(const std::vector<DirectoryFacts>& all,
+                                             const std::vector<RankDevice>& ranks,
+                                             const SharedDirectories& directories) {
+  using enum Finding::Severity;
+  const auto without_data =
+      ranks_with(all, [](const DirectoryFacts& one) { return !one.absent_data.empty(); });
+  const auto other_config =
+      ranks_with(all, [&](const DirectoryFacts& one) { return one.config != all[0].config; });
+  std::vector<Finding> findings = findings_of_run(all, ranks);
   if (!without_data.empty())
     add_ranks(findings, ranks, without_data,
               {"data-absent", error, "",
@@ -175,26 +191,54 @@ std::vector<Finding> findings_of_directories(const std::vector<DirectoryFacts>& 
   return findings;
 }
 
+/// One rank of each node looks for a file of rank 0 in the run directory, and writes a file there.
+/// Collective.
+void look_at_run(comm::Communicator& world, const comm::LaunchInfo& launch, const fs::path& run,
+                 DirectoryFacts& facts) {
+  const bool is_first = world.rank() == 0;
+  const std::string nonce =
+      comm::broadcast_text(world, is_first ? formatted("{}-{}", launch.hostname, ::getpid()) : "");
+  const fs::path folder =
+      comm::broadcast_text(world, is_first ? nearest_directory(run).string() : "");
+  const fs::path mine = folder / file_name(nonce, world.rank());
+  const auto write = [&] { facts.written = error_text([&] { write_file_atomic(mine, nonce); }); };
+  if (is_first) write();
+  const bool is_there = comm::broadcast_text(world, facts.written).empty();
+  facts.looked = launch.local_rank == 0;
+  if (facts.looked && !is_first) {
+    if (is_there) facts.seen = wait_for_file(folder / file_name(nonce, 0));
+    if (facts.seen.empty()) write();
+  }
+  world.barrier();
+  std::error_code code;
+  if (facts.looked) fs::remove(mine, code);
+}
+
+std::vector<DirectoryFacts> gather(comm::Communicator& world, const DirectoryFacts& facts) {
+  std::vector<DirectoryFacts> all;
+  for (const std::string& text : comm::gather_texts(world, pack(facts)))
+    all.push_back(unpack(text));
+  return all;
+}
+
 }  // namespace
+
+std::vector<Finding> check_run_is_shared(comm::Communicator& world, const comm::LaunchInfo& launch,
+                                         const std::vector<RankDevice>& ranks,
+                                         const std::filesystem::path& run) {
+  DirectoryFacts facts;
+  look_at_run(world, launch, run, facts);
+  const auto all = gather(world, facts);
+  return findings_of_run(all, ranks);
+}
 
 std::vector<Finding> check_directories(comm::Communicator& world, const comm::LaunchInfo& launch,
                                        const std::vector<RankDevice>& ranks,
                                        const SharedDirectories& directories) {
-  const bool is_first = world.rank() == 0;
-  const std::string nonce =
-      comm::broadcast_text(world, is_first ? formatted("{}-{}", launch.hostname, ::getpid()) : "");
   DirectoryFacts facts;
   std::error_code code;
   if (!directories.run.empty()) {
-    const fs::path folder = nearest_directory(directories.run);
-    const bool writes = launch.local_rank == 0;  // one rank of each node
-    const fs::path mine = folder / file_name(nonce, world.rank());
-    if (writes) facts.written = error_text([&] { write_file_atomic(mine, nonce); });
-    world.barrier();
-    const bool is_there = comm::broadcast_text(world, facts.written).empty();
-    if (is_there) facts.seen = wait_for_file(folder / file_name(nonce, 0));
-    world.barrier();
-    if (writes) fs::remove(mine, code);
+    look_at_run(world, launch, directories.run, facts);
     const fs::path config = RunDirectory{directories.run}.config();
     if (fs::exists(config, code))
       (void)comm::capture([&] { facts.config = xxh3_128_hex(read_file(config)); });
@@ -202,10 +246,9 @@ std::vector<Finding> check_directories(comm::Communicator& world, const comm::La
   for (const fs::path& set : directories.data) {
     if (!fs::exists(set, code)) facts.absent_data = set.string();
   }
-  std::vector<DirectoryFacts> all;
-  for (const std::string& text : comm::gather_texts(world, pack(facts)))
-    all.push_back(unpack(text));
-  return is_first ? findings_of_directories(all, ranks, directories) : std::vector<Finding>{};
+  const auto all = gather(world, facts);
+  return world.rank() == 0 ? findings_of_directories(all, ranks, directories)
+                           : std::vector<Finding>{};
 }
 
 }  // namespace trireme::job

@@ -11,6 +11,7 @@ namespace trireme::job {
 
 /// The state of the shared directories as one rank sees it.
 struct DirectoryFacts {
+  bool looked = false;      // this rank looked at the run directory: one rank of each node does
   std::string seen;         // "" if this rank sees the file of rank 0, else the error
   std::string written;      // "" if this rank can write there, else the error
   std::string absent_data;  // path of a data set that this rank does not find; "" if it finds all
@@ -24,10 +25,17 @@ struct SharedDirectories {
   std::vector<std::filesystem::path> data;
 };
 
-/// Checks the shared directories. A file of rank 0 must appear on all nodes within seconds, each
-/// node must be able to write, and all ranks must see the data and the same configuration. Also
-/// checks how much space and how many inodes are free. Removes all files that it creates. Returns
-/// the findings on rank 0 and an empty list on other ranks. Collective.
+/// Checks the run directory (if it does not exist, its nearest existing parent on rank 0): a file of
+/// rank 0 must appear on all nodes within seconds, and each node must be able to write. Removes all
+/// files that it creates. Returns the findings on rank 0 and an empty list on other ranks.
+/// Collective. Trainers call it before they create the run directory.
+std::vector<Finding> check_run_is_shared(comm::Communicator& world, const comm::LaunchInfo& launch,
+                                         const std::vector<RankDevice>& ranks,
+                                         const std::filesystem::path& run);
+
+/// Checks all shared directories: the run directory as above, all ranks must see the data and the
+/// same configuration, and space and inodes must be free. Returns the findings on rank 0 and an
+/// empty list on other ranks. Collective.
 std::vector<Finding> check_directories(comm::Communicator& world, const comm::LaunchInfo& launch,
                                        const std::vector<RankDevice>& ranks,
                                        const SharedDirectories& directories);

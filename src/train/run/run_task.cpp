@@ -25,6 +25,7 @@
 #include "device/device.hpp"
 #include "device/torch_errors.hpp"
 #include "job/doctor/findings.hpp"
+#include "job/doctor/shared_directories.hpp"
 #include "optim/schedule.hpp"
 #include "train/audit/distribution_record.hpp"
 #include "train/health/memory_advice.hpp"
@@ -54,12 +55,21 @@ void check_ranks(const RunRequest& run) {
     mine.cuda_runtime = cuda.runtime;
   }
   const auto all = comm::gather_texts(world, job::to_text(mine));
+  std::vector<job::RankFacts> ranks;
+  std::vector<job::RankDevice> devices;
+  std::vector<job::Finding> findings;
   comm::all_or_none(world, [&] {
-    if (world.rank() != 0) return;
-    std::vector<job::RankFacts> ranks;
     for (const std::string& text : all) ranks.push_back(job::rank_facts_from(text));
+    for (const job::RankFacts& one : ranks) devices.push_back(one.device);
+    if (world.rank() == 0) findings = job::findings_of(ranks);
+  });
+  if (launch.num_nodes > 1) {
+    for (job::Finding& one : job::check_run_is_shared(world, launch, devices, run.folder.root))
+      findings.push_back(std::move(one));
+  }
+  comm::all_or_none(world, [&] {
     Problems problems;
-    for (const job::Finding& one : job::findings_of(ranks)) {
+    for (const job::Finding& one : findings) {
       if (one.severity == job::Finding::Severity::error) problems.add(one.line());
     }
     problems.throw_if_any();
