@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <functional>
+#include <limits>
 
 #include "core/error.hpp"
 #include "core/number.hpp"
@@ -143,7 +144,8 @@ bool is_comm(const FailureReport& one) {
   return one.exit_code == exit_code(ErrorKind::comm);
 }
 
-/// The rules in order of priority: the first rule that matches a failure report gives the cause.
+/// The rules in order of priority: the first rule that matches a failure report gives the cause. If
+/// it matches several reports, the earliest report gives the cause.
 const std::array<CauseRow, 6>& rows() {
   static const std::array<CauseRow, 6> table{
       {{[](const FailureReport& one) { return one.kind == "error" && !is_comm(one); }, own_cause},
@@ -260,10 +262,16 @@ Decision decide(const std::vector<Attempt>& attempts, const FinishFacts& facts) 
 }
 
 RootCause root_cause_of(const Attempt& attempt, int srun_code) {
+  // A later failure is often the consequence of an earlier one. For example, a rank that hung and
+  // continues reports that its peers are lost, which have exited because of the hang.
+  std::vector<FailureReport> reports = attempt.failure_reports;
+  const auto time_of = [](const FailureReport& one) {
+    return one.time.value_or(std::numeric_limits<double>::infinity());
+  };
+  std::ranges::stable_sort(reports, {}, time_of);
   for (const CauseRow& row : rows()) {
-    const auto found =
-        std::find_if(attempt.failure_reports.begin(), attempt.failure_reports.end(), row.holds);
-    if (found == attempt.failure_reports.end()) continue;
+    const auto found = std::ranges::find_if(reports, row.holds);
+    if (found == reports.end()) continue;
     RootCause cause = row.cause(*found);
     if (cause.kind == "peer") cause.kind = "error";
     return cause;

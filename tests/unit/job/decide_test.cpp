@@ -288,6 +288,20 @@ TEST(RootCause, IsNeverTheEcho) {
   EXPECT_EQ(root_cause_of(one, 143).host, "n2");
 }
 
+// Rank 0 hung and continued. Then it lost rank 1, which had ended because of the hang.
+TEST(RootCause, IsTheEarliestReport) {
+  Attempt one;
+  one.failure_reports.push_back(
+      {0, "n1", "peer", 5, 9, "rank 1 is gone", {1, "n2", "killed"}, {}, 104.5});
+  one.failure_reports.push_back(
+      {1, "n2", "peer", 5, 9, "rank 0 hangs", {0, "n1", "hang"}, {}, 102.0});
+  EXPECT_EQ(root_cause_of(one, 143).rank, 0);
+  EXPECT_EQ(root_cause_of(one, 143).host, "n1");
+  EXPECT_EQ(root_cause_of(one, 143).kind, "hang");
+  one.failure_reports[1].time.reset();  // older versions wrote no times
+  EXPECT_EQ(root_cause_of(one, 143).rank, 1);
+}
+
 TEST(RootCause, TellsTheKinds) {
   const auto kind_of = [](const FailureReport& failure_report) {
     Attempt one;
