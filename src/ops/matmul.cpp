@@ -47,7 +47,8 @@ constexpr std::int64_t divided_up(std::int64_t x, std::int64_t y) {
 using kernels::PanelWords;
 
 PanelWords words_of(const at::Tensor& x) {
-  return x.scalar_type() == at::kFloat ? PanelWords::f32 : PanelWords::pairs;
+  if (x.scalar_type() == at::kFloat) return PanelWords::f32;
+  return kernels::table().multiplies_pairs ? PanelWords::pairs : PanelWords::widened;
 }
 
 /// Returns the numbers in one word.
@@ -207,9 +208,10 @@ bool needs_sums(const at::Tensor& out, std::int64_t words) {
 }
 
 /// Returns true if the kernels are faster than LibTorch for x's dtype. LibTorch multiplies fp32 with
-/// MKL, which uses AVX-512 on Intel only.
+/// MKL, which uses AVX-512 on Intel only, and bf16 with AMX if the CPU has it.
 bool are_faster(const at::Tensor& x) {
-  return words_of(x) == PanelWords::f32 ? !kernels::is_intel() : kernels::table().multiplies_pairs;
+  if (words_of(x) == PanelWords::widened) return widens_products(x);
+  return words_of(x) == PanelWords::pairs || !kernels::is_intel();
 }
 
 }  // namespace
@@ -222,7 +224,7 @@ bool has_packed_matmul(const at::Tensor& x) {
 bool takes_packed_matmul(const at::Tensor& a, const at::Tensor& b) {
   if (a.scalar_type() != b.scalar_type() || !has_packed_matmul(a)) return false;
   if (!b.is_cpu() || a.numel() == 0 || b.numel() == 0 || b.size(1) < kFewestColumns) return false;
-  return words_of(a) == PanelWords::pairs || a.numel() / a.size(-1) >= kFewestRowsFp32;
+  return words_of(a) != PanelWords::f32 || a.numel() / a.size(-1) >= kFewestRowsFp32;
 }
 
 void packed_matmul(const at::Tensor& a, const at::Tensor& b, const at::Tensor& out, bool add) {

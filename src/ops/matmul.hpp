@@ -1,8 +1,9 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-/// Products of large matrices on CPUs with AVX-512, beside LibTorch's products: of fp32, and of bf16
-/// where this CPU multiplies pairs of bf16 fast. The functions of `product.hpp` choose between both.
+/// Products of large fp32 and bf16 matrices on CPUs with AVX-512, beside LibTorch's products. Factors
+/// of bf16 are multiplied in pairs where this CPU does that fast, else they are converted to fp32
+/// while they are packed. The functions of `product.hpp` choose between both.
 namespace trireme::ops {
 
 /// Returns true if this CPU has kernels for x's dtype that are faster than LibTorch, x is in host

@@ -258,8 +258,11 @@ struct PagedStore {
 inline constexpr std::int64_t kPanelColumns = 32;
 inline constexpr std::int64_t kPanelTileRows = 12;
 
-/// The 32-bit words that these products multiply: fp32, or pairs of bf16 along k (even k low).
-enum class PanelWords : std::uint8_t { f32, pairs };
+/// The 32-bit words that these products multiply.
+///   f32      fp32 numbers
+///   pairs    pairs of bf16 along k, even k low (needs AVX-512 bf16)
+///   widened  bf16 numbers that are converted to fp32 when they are packed
+enum class PanelWords : std::uint8_t { f32, pairs, widened };
 
 /// Packs columns of B [width, columns] to panels of 32 columns: words [k, 32], with zeros where a
 /// panel ends beyond B.
@@ -290,8 +293,8 @@ struct PanelProduct {
   std::int64_t columns;
   std::int64_t width;
   std::int64_t next_rows;  // rows of a transposed A that the next call reads after these
-  /// Used if A is transposed or does not end with a whole word: 32 words more than a row has, for
-  /// each row, with the number of rows rounded up to whole tiles.
+  /// Used if A is transposed, is widened or does not end with a whole word: 32 words more than a row
+  /// has, for each row, with the number of rows rounded up to whole tiles.
   std::uint32_t* scratch;
 };
 

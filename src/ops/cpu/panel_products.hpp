@@ -43,6 +43,10 @@ template <class W, int kRows>
   for (int i = 0; i < kRows; ++i) sums[i][0] = sums[i][1] = _mm512_setzero_ps();
   const std::uint32_t* b = t.b;
   for (std::int64_t k = 0; k < t.words; ++k, b += t.b_stride) {
+    if constexpr (W::kFetchedAhead > 0) {
+      _mm_prefetch(reinterpret_cast<const char*>(b + W::kFetchedAhead), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(b + W::kFetchedAhead + kLanes), _MM_HINT_T0);
+    }
     const U left = (U)_mm512_loadu_si512(b);
     const U right = (U)_mm512_loadu_si512(b + kLanes);
 #pragma GCC unroll 12
@@ -147,7 +151,7 @@ void panel_products_typed(const PanelProduct& a) {
     pack_tiles_of_a<W>(a);
     rows_of_a = {reinterpret_cast<const char*>(a.scratch), kWordBytes, kWordBytes * kPanelTileRows};
     tile_bytes = kWordBytes * (words * kPanelTileRows + kTilePad);
-  } else if (a.width % W::kInWord != 0) {
+  } else if (!W::kAreInMemory || a.width % W::kInWord != 0) {
     const std::int64_t row_bytes = kWordBytes * copy_rows_of_a<W>(a);
     rows_of_a = {reinterpret_cast<const char*>(a.scratch), row_bytes, kWordBytes};
     tile_bytes = kPanelTileRows * row_bytes;
@@ -180,6 +184,7 @@ void panel_products_typed(const PanelProduct& a) {
 template <class Call>
 inline void with_words(PanelWords words, const Call& call) {
   if (words == PanelWords::f32) call.template operator()<Numbers>();
+  if (words == PanelWords::widened) call.template operator()<WidenedNumbers>();
 #ifdef __AVX512BF16__
   if (words == PanelWords::pairs) call.template operator()<Pairs>();
 #endif

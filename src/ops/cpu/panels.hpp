@@ -1,8 +1,8 @@
 #pragma once
 #include "ops/cpu/scores.hpp"
 
-/// The layouts of both factors of products of large matrices. A word is an fp32 number or a pair of
-/// bf16.
+/// The layouts of both factors of products of large matrices. A word is an fp32 number, a pair of
+/// bf16, or a bf16 number as fp32.
 namespace trireme::ops::kernels {
 namespace {
 
@@ -28,6 +28,8 @@ inline __mmask16 first_lanes(std::int64_t n) {
 struct Numbers {
   using Number = float;
   static constexpr std::int64_t kInWord = 1;
+  static constexpr bool kAreInMemory = true;  // a row of whole words needs no copy
+  static constexpr std::int64_t kFetchedAhead = 0;
 
   /// Loads words along the columns of a row. The middle arguments are for pairs.
   static U across(const float* row, std::int64_t /*stride*/, bool /*full*/, __mmask16 lanes) {
@@ -44,11 +46,34 @@ struct Numbers {
   }
 };
 
+/// Words of one bf16 number, converted to fp32.
+struct WidenedNumbers {
+  using Number = Bf16;
+  static constexpr std::int64_t kInWord = 1;
+  static constexpr bool kAreInMemory = false;
+  /// B's words are fetched into the first-level cache 8 words of k before their use. Measured on Intel
+  /// model 207, with products of 2048 rows: 3 to 30 % faster, most if the core's other hyperthread is
+  /// busy.
+  static constexpr std::int64_t kFetchedAhead = 8 * kPanelColumns;
+
+  static U across(const Bf16* row, std::int64_t /*stride*/, bool /*full*/, __mmask16 lanes) {
+    return __builtin_convertvector((Half)_mm256_maskz_loadu_epi16(lanes, row), U) << 16;
+  }
+
+  static U along(const Bf16* numbers, std::int64_t left) {
+    return across(numbers, 0, true, first_lanes(left));
+  }
+
+  static __m512 multiply(__m512 sum, U a, U b) { return Numbers::multiply(sum, a, b); }
+};
+
 #ifdef __AVX512BF16__
 /// Words of two bf16, the one with the lower k in the low half.
 struct Pairs {
   using Number = Bf16;
   static constexpr std::int64_t kInWord = 2;
+  static constexpr bool kAreInMemory = true;
+  static constexpr std::int64_t kFetchedAhead = 0;
 
   /// Interleaves a row with the next one, `stride` numbers away. If not full, there is no next row,
   /// and zeros take its place.

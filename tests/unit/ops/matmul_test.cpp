@@ -14,11 +14,7 @@ namespace {
 constexpr double kFp32Roundoff = 0x1p-24;
 constexpr double kBf16Roundoff = 0x1p-8;
 
-/// Returns the dtypes that the kernels of this CPU multiply.
-std::vector<at::ScalarType> factor_types() {
-  if (!kernels::table().multiplies_pairs) return {at::kFloat};
-  return {at::kFloat, at::kBFloat16};
-}
+constexpr at::ScalarType kFactorTypes[] = {at::kFloat, at::kBFloat16};
 
 /// A matrix inside a larger one that is NaN elsewhere, so that every read beyond the edges changes
 /// the result.
@@ -58,7 +54,7 @@ struct MatmulTypes {
 
 std::vector<MatmulTypes> matmul_types() {
   std::vector<MatmulTypes> types;
-  for (const at::ScalarType factors : factor_types()) {
+  for (const at::ScalarType factors : kFactorTypes) {
     for (const at::ScalarType out : {at::kFloat, at::kBFloat16}) types.push_back({factors, out});
   }
   return types;
@@ -121,7 +117,7 @@ TEST_F(PackedMatmul, DividesWideAndLargeProducts) {
 }
 
 TEST_F(PackedMatmul, TakesFactorsAndResultsWithGaps) {
-  for (const at::ScalarType factors : factor_types()) {
+  for (const at::ScalarType factors : kFactorTypes) {
     const at::Tensor a = framed_matrix(30, 40, false, factors).slice(1, 0, 40, 2);
     const at::Tensor b =
         framed_matrix(40, 50, false, factors).slice(0, 0, 40, 2).slice(1, 0, 50, 2);
@@ -135,7 +131,7 @@ TEST_F(PackedMatmul, TakesFactorsAndResultsWithGaps) {
 }
 
 TEST_F(PackedMatmul, HasTheSameBitsOnAnyNumberOfThreads) {
-  for (const at::ScalarType factors : factor_types()) {
+  for (const at::ScalarType factors : kFactorTypes) {
     const at::Tensor a = framed_matrix(501, 301, false, factors);
     const at::Tensor b = framed_matrix(301, 130, true, factors);
     const at::Tensor tall = framed_matrix(501, 2600, true, factors);
@@ -155,9 +151,69 @@ TEST_F(PackedMatmul, HasTheSameBitsOnAnyNumberOfThreads) {
   }
 }
 
+/// Multiplies a [m, k] and b [k, n] with one kind of words of one instruction set: fp32 [m, n].
+at::Tensor multiplied(const kernels::Table& table, kernels::PanelWords words, const at::Tensor& a,
+                      bool a_transposed, const at::Tensor& b, bool b_transposed) {
+  const std::int64_t m = a.size(0);
+  const std::int64_t n = b.size(1);
+  const std::int64_t k = a.size(1);
+  const at::Tensor left = a_transposed ? a.t().contiguous() : a.contiguous();
+  const at::Tensor right = b_transposed ? b.t().contiguous() : b.contiguous();
+  const std::int64_t stride = (k + 1) * kernels::kPanelColumns;
+  std::vector<std::uint32_t> panels(
+      static_cast<std::size_t>((n / kernels::kPanelColumns + 1) * stride));
+  std::vector<std::uint32_t> scratch(
+      static_cast<std::size_t>((m + kernels::kPanelTileRows) * (k + kernels::kPanelColumns)));
+  at::Tensor c = at::empty({m, n}, at::kFloat);
+  table.pack_panels({.words = words,
+                     .b = right.const_data_ptr(),
+                     .b_stride = right.stride(0),
+                     .b_transposed = b_transposed,
+                     .width = k,
+                     .columns = n,
+                     .panels = panels.data(),
+                     .panel_stride = stride});
+  table.panel_products({.words = words,
+                        .a = left.const_data_ptr(),
+                        .a_stride = left.stride(0),
+                        .a_transposed = a_transposed,
+                        .panels = panels.data(),
+                        .panel_stride = stride,
+                        .c = c.data_ptr(),
+                        .c_element = kernels::Element::f32,
+                        .c_stride = n,
+                        .add = false,
+                        .rows = m,
+                        .columns = n,
+                        .width = k,
+                        .next_rows = 0,
+                        .scratch = scratch.data()});
+  return c;
+}
+
+TEST_F(PackedMatmul, EveryInstructionSetMultipliesEveryKindOfWords) {
+  using enum kernels::PanelWords;
+  for (const kernels::Table* table : kernels::usable_tables()) {
+    if (table->panel_products == nullptr) continue;
+    for (const kernels::PanelWords words : {f32, widened, pairs}) {
+      if (words == pairs && !table->multiplies_pairs) continue;
+      const at::ScalarType type = words == f32 ? at::kFloat : at::kBFloat16;
+      for (const bool a_transposed : {false, true}) {
+        for (const bool b_transposed : {false, true}) {
+          const at::Tensor a = random({31, 45}).to(type);
+          const at::Tensor b = random({45, 70}).to(type);
+          const at::Tensor c = multiplied(*table, words, a, a_transposed, b, b_transposed);
+          expect_product(c, a, b, at::zeros_like(c),
+                         std::string(table->name) + ", words " +
+                             std::to_string(static_cast<int>(words)) +
+                             (a_transposed ? ", A^T" : "") + (b_transposed ? ", B^T" : ""));
+        }
+      }
+    }
+  }
+}
+
 TEST_F(PackedMatmul, DoesNotRoundGradientsThatAreAddedToFp32) {
-  if (!kernels::table().multiplies_pairs)
-    GTEST_SKIP() << "this CPU has no fast instruction for pairs of bf16";
   const at::Tensor a = at::ones({2, 1}, at::kBFloat16);
   const at::Tensor b = at::tensor({1.0, 1.0 / 512}).to(at::kBFloat16).unsqueeze(1).repeat({1, 16});
   const at::Tensor sum = at::ones({1, 16}, at::kFloat);
