@@ -24,6 +24,10 @@ struct CommOptions {
   int chunks_in_flight = 4;             // per peer
   MpiReduce mpi_reduce = MpiReduce::ordered;
   SharedMemory shared_memory = SharedMemory::automatic;
+  /// nccl: kernels of all groups start on the device in the order of the calls on the host. Must be
+  /// false if a rank calls sends and receives of which one can wait for a later call (pipeline
+  /// parallelism). The first communicator of the process decides.
+  bool launch_order = true;
   std::uint64_t shared_bytes = 1 << 20;  // shared memory from a rank to another one, about
   int node = 0;                          // node of this rank; set by make_world()
   bool shares_cores = false;             // more ranks than cores on this node; set by make_world()

@@ -57,6 +57,7 @@ bool has_words(std::string_view name, std::string_view words) {
 }  // namespace
 
 double data_sheet_flops(std::string_view name, at::ScalarType compute) {
+  if (has_words(name, "MIG")) return 0;  // a part of a GPU, such as "NVIDIA A100 MIG 1g.5gb"
   const auto* const row = std::find_if(
       kPeaks.begin(), kPeaks.end(), [&](const PeakRow& one) { return has_words(name, one.name); });
   if (row == kPeaks.end()) return 0;

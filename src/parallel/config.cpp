@@ -87,6 +87,10 @@ comm::SharedMemory shared_memory_option(const ParallelConfig& config) {
                                          : comm::SharedMemory::automatic;
 }
 
+bool has_launch_order(const ParallelConfig& config) {
+  return config.pp == 1;
+}
+
 std::vector<std::int64_t> divisors(std::int64_t number) {
   std::vector<std::int64_t> found;
   for (std::int64_t i = 1; i <= number; ++i)

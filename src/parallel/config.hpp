@@ -101,6 +101,10 @@ void check(const ParallelConfig& config, Problems& problems);
 /// Converts parallel.shared_memory, which check() accepts, to the option of communicators.
 comm::SharedMemory shared_memory_option(const ParallelConfig& config);
 
+/// Returns CommOptions::launch_order: false with pipeline parallelism, because stages start receives
+/// of messages that depend on their later sends.
+bool has_launch_order(const ParallelConfig& config);
+
 /// Returns the divisors of `number` in ascending order.
 std::vector<std::int64_t> divisors(std::int64_t number);
 

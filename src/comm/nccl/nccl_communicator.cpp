@@ -201,13 +201,23 @@ class NcclCommunicator final : public BaseCommunicator {
   const std::shared_ptr<NcclRanks> ranks_;
 };
 
-/// Makes the operations of several communicators run on the device in the same order on all ranks.
+/// Makes the kernels of several communicators start on the device in the same order on all ranks.
 /// Otherwise kernels that wait for each other can occupy the whole device (deadlock). The contract
 /// of communicator.hpp makes the order on the host equal on all ranks, and NCCL 2.26 and later can
 /// keep this order on the device. If the user has set the variable, its value stays.
-void keep_launch_order() {
-  static std::once_flag once;
-  std::call_once(once, [] { ::setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0); });
+///
+/// In this order, a kernel starts after all earlier kernels have started, also those of other
+/// communicators (NCCL's enqueue.cc, ncclLaunchPrepare()). Two receives on one lane then block a
+/// later send until the first message has arrived, which may depend on that send.
+void choose_launch_order(bool wanted) {
+  constexpr const char* kVariable = "NCCL_LAUNCH_ORDER_IMPLICIT";
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (wanted) {
+    ::setenv(kVariable, "1", /*overwrite=*/0);
+  } else if (const char* set = std::getenv(kVariable); set != nullptr && std::string(set) != "0") {
+    log::warn(formatted("{} = {} can stop pipeline parallelism forever: unset it", kVariable, set));
+  }
 }
 
 /// Returns the local rank modulo the number of visible devices. This works if every task sees all
@@ -285,7 +295,7 @@ std::span<const CommBackend> nccl_backends() {
 std::unique_ptr<Communicator> make_nccl_world(const NcclApi& api, const LaunchInfo& launch,
                                               std::unique_ptr<Communicator> bootstrap,
                                               const CommOptions& options) {
-  keep_launch_order();
+  choose_launch_order(options.launch_order);
   const int device = choose_device(api, launch);
   const GpuReport report = compare_gpus(gather_gpus(api, launch, device, *bootstrap));
   if (!report.shared.empty()) {

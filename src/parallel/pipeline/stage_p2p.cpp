@@ -12,7 +12,7 @@
 namespace trireme::parallel {
 namespace {
 
-constexpr std::size_t kAhead = 2;
+constexpr std::size_t kAhead = 1;
 constexpr std::array<const char*, 2> kTags{"stage activations", "stage gradients"};
 
 /// Returns the stage that receives a message from `stage`.

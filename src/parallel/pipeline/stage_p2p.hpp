@@ -21,12 +21,15 @@ enum class StageMessage { activations, gradients };
 /// Stage point-to-point communication of one pp rank with the ranks of its neighboring stages.
 ///
 /// Each pair of ranks has one group per direction. NCCL runs the operations of a group one after
-/// another, so with separate groups a waiting receive does not block a send. Both ends know the
-/// schedule, which determines the messages and their order. Receives start in the order of the
-/// sends. Two receives are started ahead of the current one, but none in the first update and in the
-/// first forward pass without backward: a GPU then loads kernels, and a load may wait for all work
-/// on the device, so a receive would wait for a message that needs these kernels (CUDA programming
-/// guide, "Lazy Loading"). A send never waits; its tensor is released after the send is complete.
+/// another, so with separate groups a waiting receive does not block a send. This needs groups
+/// without the launch order of NCCL (CommOptions::launch_order). Both ends know the schedule, which
+/// determines the messages and their order. Receives start in the order of the sends. One receive is
+/// started ahead of the current one: with more, a receive that cannot start yet could block another
+/// stream in the same hardware queue of the GPU. None is started ahead in the first update and in
+/// the first forward pass without backward: a GPU then loads kernels, and a load may wait for all
+/// work on the device, so a receive would wait for a message that needs these kernels (CUDA
+/// programming guide, "Lazy Loading"). A send never waits; its tensor is released after the send is
+/// complete.
 class StageP2P {
  public:
   /// Collective over `pp`, which must outlive this object.

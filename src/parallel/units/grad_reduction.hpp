@@ -49,8 +49,8 @@ class InFlight {
 
  private:
   struct Item {
-    comm::WorkPtr work;
-    std::function<void()> then;
+    std::function<void()> then;  // holds the tensors of the work
+    comm::WorkPtr work;          // destroyed first: waits until the tensors are no longer used
   };
 
   void retire_oldest();

@@ -16,7 +16,7 @@ void InFlight::add(comm::WorkPtr work, std::function<void()> then) {
   const double now = timer_.seconds();
   if (std::exchange(none_left_, false)) times_.first_launch_s = now;
   if (items_.empty()) busy_since_s_ = now;
-  items_.push_back({std::move(work), std::move(then)});
+  items_.push_back({std::move(then), std::move(work)});
 }
 
 void InFlight::retire_oldest() {

@@ -19,9 +19,11 @@
 namespace trireme::train {
 namespace {
 
-std::unique_ptr<comm::Communicator> make_device_world(const RunRanks& ranks, at::Device device) {
+std::unique_ptr<comm::Communicator> make_device_world(const RunRequest& run, at::Device device) {
   if (!device.is_cuda()) return nullptr;
-  return comm::make_world("nccl", ranks.launch, ranks.options, ranks.device_backends);
+  comm::CommOptions options = run.ranks.options;
+  options.launch_order = parallel::has_launch_order(run.config.parallel);
+  return comm::make_world("nccl", run.ranks.launch, options, run.ranks.device_backends);
 }
 
 model::TransformerOptions model_options(const RunConfig& config, const parallel::Mesh& mesh) {
@@ -141,7 +143,7 @@ at::Tensor token_bytes(const RunData& data, std::int64_t vocab_size, at::Device 
 
 RunModel::RunModel(const RunRequest& run, const RunData& data, const FrozenStart& frozen_start,
                    at::Device device, Measures& measures)
-    : device_world(make_device_world(run.ranks, device)),
+    : device_world(make_device_world(run, device)),
       mesh(make_mesh(run, device_world ? *device_world : run.ranks.world, device)),
       transformer(registry, run.config.model,
                   model::rank_stages(run.config.model, run.config.parallel,

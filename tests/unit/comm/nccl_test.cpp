@@ -38,7 +38,8 @@ comm::LaunchInfo place_of(int rank, int per_node = kPerNode) {
 /// Runs body(nccl world) on 8 ranks. Each sees `visible` devices, from `first` of its local rank
 /// on.
 template <class Body>
-void run_gpus(const Body& body, int visible = kPerNode, bool bound = false) {
+void run_gpus(const Body& body, int visible = kPerNode, bool bound = false,
+              const comm::CommOptions& options = {}) {
   comm::ThreadWorld threads(kNodes * kPerNode);
   std::mutex mutex;
   std::exception_ptr cause;  // recorded before the other ranks can fail because of it
@@ -46,8 +47,8 @@ void run_gpus(const Body& body, int visible = kPerNode, bool bound = false) {
     const comm::LaunchInfo launch = place_of(outer.rank());
     stand_in_rank(launch.node, visible, bound ? launch.local_rank : 0);
     try {
-      const auto world =
-          comm::make_nccl_world(stand_in_api(), launch, threads.communicator(outer.rank()), {});
+      const auto world = comm::make_nccl_world(stand_in_api(), launch,
+                                               threads.communicator(outer.rank()), options);
       body(*world, launch);
     } catch (...) {
       {
@@ -238,8 +239,23 @@ TEST(Nccl, GathersDoNotQueueBehindReductions) {
     EXPECT_EQ(stream_of(calls, "reduce_scatter"), stream_of(calls, "all_reduce"));
     EXPECT_NE(stream_of(calls, "all_gather"), stream_of(calls, "all_reduce"));
     EXPECT_EQ(stream_of(calls, "broadcast"), stream_of(calls, "all_gather"));
-    EXPECT_STREQ(std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT"), "1");
   });
+}
+
+TEST(Nccl, KeepsTheLaunchOrderUnlessTheOptionsForbidIt) {
+  constexpr const char* kVariable = "NCCL_LAUNCH_ORDER_IMPLICIT";
+  const auto after = [](bool launch_order) {
+    run_gpus([](comm::Communicator&, const comm::LaunchInfo&) {}, kPerNode, /*bound=*/false,
+             {.launch_order = launch_order});
+    const char* set = std::getenv(kVariable);
+    return std::string(set == nullptr ? "not set" : set);
+  };
+  ::unsetenv(kVariable);
+  EXPECT_EQ(after(false), "not set");
+  EXPECT_EQ(after(true), "1");
+  ::setenv(kVariable, "0", /*overwrite=*/1);
+  EXPECT_EQ(after(true), "0") << "the user's value";
+  ::unsetenv(kVariable);
 }
 
 TEST(Nccl, WatchNamesAHangingCollective) {

@@ -94,7 +94,8 @@ TEST(Device, DataSheetPeaksBelongToWholeNamesOnly) {
   EXPECT_EQ(half("NVIDIA B200"), 2250);
   EXPECT_EQ(half("NVIDIA GeForce RTX 4090"), 165.2);
   for (const char* other : {"NVIDIA A10G", "NVIDIA L40", "NVIDIA GeForce RTX 4090 D",
-                            "NVIDIA GeForce RTX 4090 Laptop GPU", "Tesla V100-SXM2-16GB"})
+                            "NVIDIA GeForce RTX 4090 Laptop GPU", "Tesla V100-SXM2-16GB",
+                            "NVIDIA A100-SXM4-80GB MIG 1g.10gb"})
     EXPECT_EQ(half(other), 0) << other;
   EXPECT_EQ(device::data_sheet_flops("NVIDIA A100-SXM4-40GB", at::kHalf), 312e12);
   EXPECT_EQ(device::data_sheet_flops("NVIDIA A100-SXM4-40GB", at::kFloat), 19.5e12);
