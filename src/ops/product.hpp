@@ -1,13 +1,14 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-/// Matrix products of whole micro-batches in the dtype of the factors, without autograd. On a CPU
-/// that multiplies fp32 faster than 16-bit types, bf16 and fp16 factors are widened, blocks of rows
-/// at a time: the same fp32 sums in another order. On a CPU that multiplies pairs of bf16 fast,
-/// `matmul.hpp` computes large products. LibTorch computes all others.
+/// Matrix products of whole micro-batches in the dtype of the factors, without autograd. `matmul.hpp`
+/// computes large products on CPUs with AVX-512. Otherwise, on a CPU that multiplies fp32 faster than
+/// 16-bit types, bf16 and fp16 factors are widened, blocks of rows at a time: the same fp32 sums in
+/// another order. LibTorch computes all others.
 namespace trireme::ops {
 
-/// Returns true if products of x's dtype are computed in fp32. Constant for one kind of CPU.
+/// Returns true if products of x's dtype are computed with factors that were widened to fp32. The
+/// answer is constant for one kind of CPU.
 bool widens_products(const at::Tensor& x);
 
 /// Multiplies a [.., k] with b [k, n]: [.., n] in a's dtype.
