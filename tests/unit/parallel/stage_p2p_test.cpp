@@ -22,13 +22,13 @@ namespace {
 /// A group of a sender and a receiver: the number of the split() and its color, on both ranks.
 using GroupId = std::pair<int, int>;
 
-/// One entry of a rank's record.
+/// One entry of a rank's record: a message of a group, or a wait for the entry `target`.
 struct Enqueued {
   enum class Kind { send, receive, wait };
 
   Kind kind = Kind::wait;
-  GroupId group = {};      // of a send or a receive
-  std::size_t target = 0;  // of a wait: the entry that it waits for
+  GroupId group = {};
+  std::size_t target = 0;
 };
 
 using Record = std::vector<Enqueued>;
