@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -41,11 +41,6 @@ fs::path nearest_directory(fs::path place) {
 
 std::string file_name(const std::string& nonce, int rank) {
   return formatted("{}{}.{}", kProbePrefix, nonce, rank);
-}
-
-std::string error_text(const std::function<void()>& work) {
-  const auto error = comm::capture(work);
-  return error ? error->what() : "";
 }
 
 /// Waits for the file. Returns "" if it appears, else an error message.
@@ -192,16 +187,20 @@ std::vector<Finding> findings_of_directories(const std::vector<DirectoryFacts>& 
 }
 
 /// One rank of each node looks for a file of rank 0 in the run directory, and writes a file there.
-/// Collective.
-void look_at_run(comm::Communicator& world, const comm::LaunchInfo& launch, const fs::path& run,
-                 DirectoryFacts& facts) {
+/// Returns the error of this write; nullopt if this rank wrote it or did not try. Collective.
+std::optional<Error> look_at_run(comm::Communicator& world, const comm::LaunchInfo& launch,
+                                 const fs::path& run, DirectoryFacts& facts) {
   const bool is_first = world.rank() == 0;
   const std::string nonce =
       comm::broadcast_text(world, is_first ? formatted("{}-{}", launch.hostname, ::getpid()) : "");
   const fs::path folder =
       comm::broadcast_text(world, is_first ? nearest_directory(run).string() : "");
   const fs::path mine = folder / file_name(nonce, world.rank());
-  const auto write = [&] { facts.written = error_text([&] { write_file_atomic(mine, nonce); }); };
+  std::optional<Error> refused;
+  const auto write = [&] {
+    refused = comm::capture([&] { write_file_atomic(mine, nonce); });
+    if (refused) facts.written = refused->what();
+  };
   if (is_first) write();
   const bool is_there = comm::broadcast_text(world, facts.written).empty();
   facts.looked = launch.local_rank == 0;
@@ -212,6 +211,7 @@ void look_at_run(comm::Communicator& world, const comm::LaunchInfo& launch, cons
   world.barrier();
   std::error_code code;
   if (facts.looked) fs::remove(mine, code);
+  return refused;
 }
 
 std::vector<DirectoryFacts> gather(comm::Communicator& world, const DirectoryFacts& facts) {
@@ -227,7 +227,9 @@ std::vector<Finding> check_run_is_shared(comm::Communicator& world, const comm::
                                          const std::vector<RankDevice>& ranks,
                                          const std::filesystem::path& run) {
   DirectoryFacts facts;
-  look_at_run(world, launch, run, facts);
+  const auto refused = look_at_run(world, launch, run, facts);
+  // A file system that is full or fails now may accept a later write.
+  if (refused && refused->kind() == ErrorKind::resource) facts.written.clear();
   const auto all = gather(world, facts);
   return findings_of_run(all, ranks);
 }
@@ -238,7 +240,7 @@ std::vector<Finding> check_directories(comm::Communicator& world, const comm::La
   DirectoryFacts facts;
   std::error_code code;
   if (!directories.run.empty()) {
-    look_at_run(world, launch, directories.run, facts);
+    (void)look_at_run(world, launch, directories.run, facts);
     const fs::path config = RunDirectory{directories.run}.config();
     if (fs::exists(config, code))
       (void)comm::capture([&] { facts.config = xxh3_128_hex(read_file(config)); });

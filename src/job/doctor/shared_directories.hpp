@@ -26,15 +26,16 @@ struct SharedDirectories {
 };
 
 /// Checks the run directory (if it does not exist, its nearest existing parent on rank 0): a file of
-/// rank 0 must appear on all nodes within seconds, and each node must be able to write. Removes all
-/// files that it creates. Returns the findings on rank 0 and an empty list on other ranks.
+/// rank 0 must appear on all nodes within seconds, and each node must be able to write (a write that
+/// fails for a cause that may pass, such as a full disk, is no finding). Removes all files that it
+/// creates. Returns the findings on rank 0 and an empty list on other ranks.
 /// Collective. Trainers call it before they create the run directory.
 std::vector<Finding> check_run_is_shared(comm::Communicator& world, const comm::LaunchInfo& launch,
                                          const std::vector<RankDevice>& ranks,
                                          const std::filesystem::path& run);
 
-/// Checks all shared directories: the run directory as above, all ranks must see the data and the
-/// same configuration, and space and inodes must be free. Returns the findings on rank 0 and an
+/// Checks all shared directories: the run directory as above (every failed write is a finding), all
+/// ranks must see the data and the same configuration, and space and inodes must be free. Returns the findings on rank 0 and an
 /// empty list on other ranks. Collective.
 std::vector<Finding> check_directories(comm::Communicator& world, const comm::LaunchInfo& launch,
                                        const std::vector<RankDevice>& ranks,
