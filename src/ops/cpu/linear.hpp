@@ -271,10 +271,20 @@ inline void dot_stream(const LinearRows& a, std::int64_t first_out, std::int64_t
 /// Bytes of x that stay in the L2 cache while W is read, and the fewest rows per read of W.
 constexpr std::int64_t kRowBlockBytes = 384 << 10;
 constexpr std::int64_t kRowBlock = 48;
+/// Where W is prefetched, many rows are multiplied in blocks of x that stay in the L1 cache, because
+/// a thread's part of W is in the L2 cache. Measured on Intel (model 207), a prompt of 1,024 tokens on
+/// one thread, medians of the ratios of five pairs: fp32 1.16, bf16 1.23, int8 1.16 (three pairs).
+constexpr std::int64_t kManyRows = 64;
+constexpr std::int64_t kBlockBytesInL1 = 24 << 10;
 
 /// Returns the number of rows of x that are multiplied per read of W, a multiple of a tile's rows
 /// if they fill the cache.
-inline std::int64_t rows_in_cache(std::int64_t row_bytes, std::int64_t tile_rows) {
+inline std::int64_t rows_in_cache(std::int64_t rows, std::int64_t row_bytes,
+                                  std::int64_t tile_rows) {
+  if (kFetchW && rows >= kManyRows) {
+    const std::int64_t tiles = kBlockBytesInL1 / (row_bytes * tile_rows);
+    return tile_rows * (tiles > 1 ? tiles : 1);
+  }
   const std::int64_t fitting = kRowBlockBytes / (row_bytes * tile_rows) * tile_rows;
   return fitting > kRowBlock ? fitting : kRowBlock;
 }
@@ -284,7 +294,7 @@ inline std::int64_t rows_in_cache(std::int64_t row_bytes, std::int64_t tile_rows
 template <class Body>
 inline void for_out_tiles(const LinearRows& a, std::int64_t row_bytes, std::int64_t tile_rows,
                           Body&& body) {
-  const std::int64_t at_once = rows_in_cache(row_bytes, tile_rows);
+  const std::int64_t at_once = rows_in_cache(a.rows, row_bytes, tile_rows);
   for (std::int64_t block = 0; block < a.rows; block += at_once) {
     const std::int64_t end = block + at_once < a.rows ? block + at_once : a.rows;
     for (std::int64_t o = a.first_out; o < a.last_out; o += kOutsPerTile)
