@@ -230,6 +230,13 @@ TEST(PackedMatmulChoice, LeavesFp32ToLibTorchOnIntelOnly) {
   EXPECT_FALSE(takes_packed_matmul(x.narrow(0, 0, 15), x));  // too few rows to pay for packing
 }
 
+TEST(PackedMatmulChoice, TakesBf16UnlessLibTorchMultipliesItFast) {
+  const at::Tensor x = at::ones({64, 64}, at::kBFloat16);
+  const bool has_kernels = kernels::table().panel_products != nullptr;
+  EXPECT_EQ(takes_packed_matmul(x, x),
+            has_kernels && (kernels::table().multiplies_pairs || widens_products(x)));
+}
+
 TEST(PackedMatmulChoice, LeavesOtherDtypesAndEmptyOrNarrowFactorsToLibTorch) {
   for (const at::ScalarType type : {at::kHalf, at::kDouble})
     EXPECT_FALSE(takes_packed_matmul(at::ones({64, 64}, type), at::ones({64, 64}, type)));
