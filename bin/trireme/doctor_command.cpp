@@ -162,8 +162,7 @@ int run(const DoctorSettings& settings, const comm::Launch& launch) {
   comm::Communicator& world = launch.world();
   const bool is_first = world.rank() == 0;
   const std::vector<job::RankFacts> ranks = gather(launch.info(), world);
-  std::vector<job::RankDevice> devices;
-  for (const job::RankFacts& one : ranks) devices.push_back(one.device);
+  const std::vector<job::RankDevice> devices = job::devices_of(ranks);
   const std::vector<std::filesystem::path> sets =
       comm::all_or_none(world, [&] { return sets_of(settings.data); });
   std::vector<job::Finding> findings;

@@ -38,7 +38,6 @@ template <class Run>
 void for_output_chunks(const kernels::LinearRows& all, const Run& run) {
   constexpr std::int64_t kOutsPerChunk = 16;
   constexpr std::int64_t kLeastWork = 1 << 16;  // less work runs on one thread
-  constexpr std::int64_t kManyRows = 64;        // arithmetic takes longer than reading W
   const std::int64_t outs = all.last_out;
   const std::int64_t chunks = (outs + kOutsPerChunk - 1) / kOutsPerChunk;
   const std::int64_t work = std::max<std::int64_t>(all.rows * all.in * kOutsPerChunk, 1);
@@ -48,7 +47,7 @@ void for_output_chunks(const kernels::LinearRows& all, const Run& run) {
     part.last_out = std::min(outs, last * kOutsPerChunk);
     run(part);
   };
-  if (all.rows < kManyRows) {
+  if (all.rows < kernels::kManyRows) {
     at::parallel_for(0, chunks, std::max<std::int64_t>(kLeastWork / work, 1), run_chunks);
   } else {
     for_dynamic_chunks(chunks, run_chunks);

@@ -139,7 +139,10 @@ a_script_below_srun_says_what_to_type() {
 
 # Each node has a /dev/shm of its own.
 a_run_directory_of_one_node_is_refused_at_the_start() {
-  ((${#mode[@]})) || return 0
+  if ((${#mode[@]} == 0)); then
+    printf 'NOT TESTED: the nodes need network and mount namespaces of their own, to have different /dev/shm\n'
+    return 0
+  fi
   local text rc=0 options
   read -ra options <<<"$(training /dev/shm/run)"
   text=$(cd "$work" && on srun --nodes=2 --ntasks-per-node=1 --kill-on-bad-exit=1 "$bin/trireme" pretrain "${options[@]}" 2>&1) || rc=$?

@@ -24,12 +24,6 @@ constexpr double kGpuInUse = 0.1;  // fraction of GPU memory that other processe
 constexpr std::int64_t kShmBytesARank = std::int64_t{64} << 20;
 constexpr std::int64_t kFilesBeside = 256;  // files for libraries, shards and MPI connections
 
-std::vector<RankDevice> devices_of(const Facts& ranks) {
-  std::vector<RankDevice> devices;
-  for (const RankFacts& one : ranks) devices.push_back(one.device);
-  return devices;
-}
-
 Which where(const Facts& ranks, const std::function<bool(const RankFacts&)>& holds) {
   Which which;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -252,8 +246,9 @@ class EnvironmentChecks {
     const bool is_used = !one.device.gpu.empty() || name.starts_with("OMPI");
     const std::vector<std::string> common = common_interfaces();
     add("interface-absent", is_used ? error : warning, which,
-        formatted("{} names a network interface that is not up on this node (interfaces that are up: {})", name,
-                  joined(one.interfaces, ", ")),
+        formatted(
+            "{} names a network interface that is not up on this node (interfaces that are up: {})",
+            name, joined(one.interfaces, ", ")),
         common.empty()
             ? "no interface name exists on all hosts: unset it, or give a network (10.1.0.0/16)"
             : formatted("name one that all hosts have: {}", joined(common, ", ")));

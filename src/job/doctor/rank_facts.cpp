@@ -129,6 +129,12 @@ RankFacts own_facts(const comm::LaunchInfo& launch, std::int64_t threads) {
   return facts;
 }
 
+std::vector<RankDevice> devices_of(const std::vector<RankFacts>& ranks) {
+  std::vector<RankDevice> devices;
+  for (const RankFacts& one : ranks) devices.push_back(one.device);
+  return devices;
+}
+
 std::string to_text(const RankFacts& facts) {
   Json json{{"device", to_text(facts.device)}};
   for_each_fact(facts, [&](const char* key, const auto& value) { json[key] = value; });

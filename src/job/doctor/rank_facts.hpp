@@ -33,6 +33,8 @@ struct RankFacts {
 /// Returns the facts of this process. The caller must add device, CUDA versions and clock.
 RankFacts own_facts(const comm::LaunchInfo& launch, std::int64_t threads);
 
+std::vector<RankDevice> devices_of(const std::vector<RankFacts>& ranks);
+
 /// Convert facts to one line of text and back. rank_facts_from() throws Error(internal) for invalid
 /// text.
 std::string to_text(const RankFacts& facts);

@@ -56,8 +56,7 @@ std::string wait_for_file(const fs::path& file) {
 }
 
 std::string pack(const DirectoryFacts& facts) {
-  return json_text({{"looked", facts.looked},
-                    {"seen", facts.seen},
+  return json_text({{"seen", facts.seen},
                     {"written", facts.written},
                     {"absent_data", facts.absent_data},
                     {"config", facts.config}});
@@ -65,8 +64,7 @@ std::string pack(const DirectoryFacts& facts) {
 
 DirectoryFacts unpack(const std::string& text) {
   const Json json = parse_json(text, kWhereDirectories);
-  return {json_get<bool>(json, "looked", kWhereDirectories),
-          json_get<std::string>(json, "seen", kWhereDirectories),
+  return {json_get<std::string>(json, "seen", kWhereDirectories),
           json_get<std::string>(json, "written", kWhereDirectories),
           json_get<std::string>(json, "absent_data", kWhereDirectories),
           json_get<std::string>(json, "config", kWhereDirectories)};
@@ -147,12 +145,11 @@ std::vector<Finding> findings_of_run(const std::vector<DirectoryFacts>& all,
                "give a --run on a file system that all nodes share"});
     // If no other host sees the file, the directory is local to the host of rank 0. Then it does
     // not help to exclude nodes.
-    const auto is_there = [&](std::size_t rank) {
-      return all[rank].looked && all[rank].seen.empty() && ranks[rank].host != ranks[0].host;
-    };
-    bool anywhere = false;
-    for (std::size_t rank = 0; rank < all.size(); ++rank) anywhere |= is_there(rank);
-    if (!anywhere) findings.back().hosts.clear();
+    std::vector<std::string>& blind = findings.back().hosts;
+    const bool anywhere = std::ranges::any_of(ranks, [&](const RankDevice& rank) {
+      return rank.host != ranks[0].host && std::ranges::find(blind, rank.host) == blind.end();
+    });
+    if (!anywhere) blind.clear();
   }
   if (!cannot_write.empty())
     add_ranks(findings, ranks, cannot_write,
@@ -203,14 +200,14 @@ std::optional<Error> look_at_run(comm::Communicator& world, const comm::LaunchIn
   };
   if (is_first) write();
   const bool is_there = comm::broadcast_text(world, facts.written).empty();
-  facts.looked = launch.local_rank == 0;
-  if (facts.looked && !is_first) {
+  const bool looks = launch.local_rank == 0;
+  if (looks && !is_first) {
     if (is_there) facts.seen = wait_for_file(folder / file_name(nonce, 0));
     if (facts.seen.empty()) write();
   }
   world.barrier();
   std::error_code code;
-  if (facts.looked) fs::remove(mine, code);
+  if (looks) fs::remove(mine, code);
   return refused;
 }
 

@@ -11,9 +11,8 @@ namespace trireme::job {
 
 /// The state of the shared directories as one rank sees it.
 struct DirectoryFacts {
-  bool looked = false;      // this rank looked at the run directory: one rank of each node does
-  std::string seen;         // "" if this rank sees the file of rank 0, else the error
-  std::string written;      // "" if this rank can write there, else the error
+  std::string seen;     // "" if this rank sees the file of rank 0 or does not look, else the error
+  std::string written;  // "" if this rank can write there or does not try, else the error
   std::string absent_data;  // path of a data set that this rank does not find; "" if it finds all
   std::string config;       // hash of the config.toml of the run; "" without one
 };

@@ -142,6 +142,9 @@ struct ScoreTile {
   float scale;
 };
 
+/// With so many rows of x, the arithmetic of LinearRows takes longer than reading W.
+inline constexpr std::int64_t kManyRows = 64;
+
 /// y = x W^T for some rows of W, without gradients.
 struct LinearRows {
   Element element;  // dtype of W

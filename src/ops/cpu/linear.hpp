@@ -274,7 +274,6 @@ constexpr std::int64_t kRowBlock = 48;
 /// Where W is prefetched, many rows are multiplied in blocks of x that stay in the L1 cache, because
 /// a thread's part of W is in the L2 cache. Measured on Intel (model 207), a prompt of 1,024 tokens on
 /// one thread, medians of the ratios of five pairs: fp32 1.16, bf16 1.23, int8 1.16 (three pairs).
-constexpr std::int64_t kManyRows = 64;
 constexpr std::int64_t kBlockBytesInL1 = 24 << 10;
 
 /// Returns the number of rows of x that are multiplied per read of W, a multiple of a tile's rows

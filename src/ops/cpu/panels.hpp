@@ -52,8 +52,7 @@ struct WidenedNumbers {
   static constexpr std::int64_t kInWord = 1;
   static constexpr bool kAreInMemory = false;
   /// B's words are fetched into the first-level cache 8 words of k before their use. Measured on Intel
-  /// model 207, with products of 2048 rows: 3 to 30 % faster, most if the core's other hyperthread is
-  /// busy.
+  /// model 207, with products of 2048 rows: 3 to 30 % faster, most while the machine was disturbed.
   static constexpr std::int64_t kFetchedAhead = 8 * kPanelColumns;
 
   static U across(const Bf16* row, std::int64_t /*stride*/, bool /*full*/, __mmask16 lanes) {

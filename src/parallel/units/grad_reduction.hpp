@@ -49,8 +49,8 @@ class InFlight {
 
  private:
   struct Item {
-    std::function<void()> then;  // holds the tensors of the work
-    comm::WorkPtr work;          // destroyed first: waits until the tensors are no longer used
+    std::function<void()> then;  // this function owns the tensors of the work
+    comm::WorkPtr work;          // its destructor runs first and waits for the work
   };
 
   void retire_oldest();

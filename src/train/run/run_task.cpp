@@ -56,15 +56,13 @@ void check_ranks(const RunRequest& run) {
   }
   const auto all = comm::gather_texts(world, job::to_text(mine));
   std::vector<job::RankFacts> ranks;
-  std::vector<job::RankDevice> devices;
-  std::vector<job::Finding> findings;
-  comm::all_or_none(world, [&] {
+  std::vector<job::Finding> findings = comm::all_or_none(world, [&] {
     for (const std::string& text : all) ranks.push_back(job::rank_facts_from(text));
-    for (const job::RankFacts& one : ranks) devices.push_back(one.device);
-    if (world.rank() == 0) findings = job::findings_of(ranks);
+    return job::findings_of(ranks);
   });
   if (launch.num_nodes > 1) {
-    for (job::Finding& one : job::check_run_is_shared(world, launch, devices, run.folder.root))
+    for (job::Finding& one :
+         job::check_run_is_shared(world, launch, job::devices_of(ranks), run.folder.root))
       findings.push_back(std::move(one));
   }
   comm::all_or_none(world, [&] {

@@ -148,7 +148,8 @@ class Devices {
 
   bool start_some() {
     bool changed = false;
-    std::map<std::pair<GroupId, int>, State*> sends;  // by the number of the message in its group
+    // Messages are named by their group and their number in the group.
+    std::map<std::pair<GroupId, int>, State*> sends;
     std::map<std::pair<GroupId, int>, State*> receives;
     for (std::size_t rank = 0; rank < records_.size(); ++rank)
       changed |= start_on(rank, sends, receives);

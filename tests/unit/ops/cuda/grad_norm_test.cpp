@@ -3,11 +3,13 @@
 #include "core/exact_sum.hpp"
 #include "optim/block_squares.hpp"
 #include "optim/grad_norm.hpp"
+#include "support/carried_sum.hpp"
 #include "unit/ops/cuda/compare.hpp"
 
 namespace trireme::ops::testing {
 namespace {
 
+using trireme::testing::carried_words;
 using trireme::testing::HostLauncher;
 
 at::Tensor no_words() {
@@ -19,18 +21,6 @@ at::Tensor some_grads(std::int64_t count) {
   const at::Tensor grads =
       (random({count}) * at::exp2(at::randint(-149, 60, {count}, at::kDouble))).to(at::kFloat);
   return grads.masked_fill(at::rand({count}).lt(0.1), 0);
-}
-
-/// Returns true if both have the same sum and the same number of values that are not finite. The
-/// words themselves depend on the number of threads, because each thread of the host carries.
-bool have_equal_sums(const at::Tensor& a, const at::Tensor& b) {
-  const auto sum_of = [](const at::Tensor& words) {
-    ExactSum sum;
-    std::copy_n(words.const_data_ptr<std::int64_t>(), words.numel(), sum.words().begin());
-    return sum;
-  };
-  return sum_of(a).value() == sum_of(b).value() &&
-         sum_of(a).num_not_finite() == sum_of(b).num_not_finite();
 }
 
 TEST(CudaGradNorm, HasTheSumsOfTheHostForOddSizes) {
@@ -45,10 +35,10 @@ TEST(CudaGradNorm, HasTheSumsOfTheHostForOddSizes) {
         const at::Tensor expected = no_words();
         optim::add_block_squares(grads, begin, expected);
         cuda::add_block_squares(grads, begin, words);
-        EXPECT_TRUE(have_equal_sums(words, expected)) << count << " from " << begin;
+        EXPECT_EQ(carried_words(words), carried_words(expected)) << count << " from " << begin;
         optim::add_block_squares(grads, begin, expected);
         cuda::add_block_squares(grads, begin, words);
-        EXPECT_TRUE(have_equal_sums(words, expected))
+        EXPECT_EQ(carried_words(words), carried_words(expected))
             << "the second sum, " << count << " from " << begin;
       }
     }
@@ -63,7 +53,7 @@ TEST(CudaGradNorm, AddsSeveralTilesPerBlock) {
   const at::Tensor expected = no_words();
   optim::add_block_squares(grads, 3, expected);
   cuda::add_block_squares(grads, 3, words);
-  EXPECT_TRUE(have_equal_sums(words, expected));
+  EXPECT_EQ(carried_words(words), carried_words(expected));
   EXPECT_LE(host.launches.front().shape.blocks, 512);
 }
 
